@@ -1,0 +1,21 @@
+"""pytest-sparkperf: a pre-merge performance gate for vLLM servers."""
+
+from __future__ import annotations
+
+from pytest import mark
+
+from pytest_sparkperf.core.errors import ConfigError, MeasurementError, ServerError, SparkPerfError
+from pytest_sparkperf.core.result import RequestResult, Result, Verdict
+
+sparkperf = mark.sparkperf
+
+__all__ = [
+    "ConfigError",
+    "MeasurementError",
+    "RequestResult",
+    "Result",
+    "ServerError",
+    "SparkPerfError",
+    "Verdict",
+    "sparkperf",
+]
