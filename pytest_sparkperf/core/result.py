@@ -20,7 +20,8 @@ class RequestResult:
 
     Times with the suffix ``_s`` are readings of one monotonic clock; ``None`` means that the event never
     came. ``reason`` names why a sample is not valid (see :mod:`pytest_sparkperf.core.validity`), ``error``
-    holds the server's words. Counts come from the server's ``usage`` and are never counted from chunks.
+    holds the server's words or the figures behind the reason. Counts come from the server's ``usage`` and are
+    never counted from chunks. ``tool_calls`` have the shape of an answer that is not streamed.
     """
 
     valid: bool
@@ -42,6 +43,8 @@ class RequestResult:
     tool_calls: tuple[Mapping[str, Any], ...] = ()
     finish_reason: str | None = None
     status: int | None = None
+    done_seen: bool = False
+    length_limited: bool | None = None
 
     @property
     def ttft_ms(self) -> float | None:
@@ -64,13 +67,23 @@ class RequestResult:
         return self.tpot_ms_by(self.tpot_rule)
 
     def tpot_ms_by(self, rule: TpotRule) -> float | None:
-        """Time per output token by a given rule, so that both sides of a comparison use the same one."""
+        """Time per output token by a given rule, so that both sides of a comparison use the same one.
+
+        None for a sample that is not valid: lumps and short answers would give the fastest figures.
+        """
+        if not self.valid:
+            return None
         decode_ms = _gap_ms(self.first_event_s, self.last_event_s)
         first = 1 if rule == "n_minus_1" else self.first_event_tokens
         if decode_ms is None or self.output_tokens is None or first is None:
             return None
         later = self.output_tokens - first
         return decode_ms / later if later > 0 and decode_ms > 0 else None
+
+    @property
+    def events_per_token(self) -> float | None:
+        """Token events / output tokens; far below 1 / (k + 1) where something holds tokens back."""
+        return self.token_events / self.output_tokens if self.output_tokens else None
 
     @property
     def decode_tok_s(self) -> float | None:
@@ -102,7 +115,7 @@ class Verdict:
     estimate: float | None
     low: float | None
     high: float | None
-    limit: float
+    limit: float | None
     mde: float | None
     reason: str = ""
     rounds: int = 0
