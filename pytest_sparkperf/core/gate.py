@@ -1,0 +1,181 @@
+"""What one marked test asks for: its keywords as frozen values, and every fault of a mark in words."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pytest_sparkperf.core.errors import ConfigError
+from pytest_sparkperf.core.frozen import EMPTY, FrozenMap
+from pytest_sparkperf.core.keywords import KEYWORDS, Keyword, valid_keywords
+from pytest_sparkperf.core.kinds import did_you_mean, environment_text, shortened
+from pytest_sparkperf.core.load import Load
+from pytest_sparkperf.core.vllm_options import named_options, option_faults
+
+# Request fields that make a measurement what it is; each with the keyword that sets it, where there is one.
+_OWN_FIELDS: Mapping[str, str | None] = {
+    "model": "model",
+    "max_tokens": "output_tokens",
+    "max_completion_tokens": "output_tokens",
+    "temperature": "sampling",
+    "messages": None,
+    "prompt": None,
+    "stream": None,
+    "stream_options": None,
+    "n": None,
+}
+_NEED_AGAINST = ("min_speedup", "same_output", "max_kv_loss")
+_NEED_TWO_TOKENS = ("min_decode", "max_tpot_ms")
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One limit: the keyword (``min_decode``), the metric it judges (``decode_tok_s``) and its bound."""
+
+    gate: str
+    metric: str
+    bound: float
+
+    @property
+    def is_floor(self) -> bool:
+        """Tell whether the metric must be at least the bound (else: at most)."""
+        return self.gate.startswith("min_")
+
+
+@dataclass(frozen=True, slots=True)
+class GateSpec:
+    """One gate: which variant, under which load, against which limits, within which budget.
+
+    ``args`` and ``env`` may hold None, which removes the target's entry. ``limits`` is empty for a mark that
+    only measures; ``max_error_rate`` applies to it too.
+    """
+
+    target: str | None = None
+    k: int | None = None
+    args: FrozenMap = EMPTY
+    env: FrozenMap = field(default=EMPTY, repr=False)
+    model: str | None = None
+    image: str | None = None
+    executable: str | None = None
+    load: Load = field(default_factory=Load)
+    limits: tuple[Limit, ...] = ()
+    max_error_rate: float = 0.0
+    max_rounds: int = 12
+    budget_s: float = 600.0
+    tolerance: float = 0.0
+    name: str | None = None
+
+    @property
+    def server_words(self) -> Hashable:
+        """The keywords that decide which server is used; gates with equal ones share it."""
+        return (self.target, self.k, self.args, self.env, self.model, self.image, self.executable)
+
+
+class MarkError(ConfigError):
+    """A mark cannot be used; ``faults`` holds everything that is wrong with it, the text one a line."""
+
+    def __init__(self, faults: tuple[str, ...]) -> None:
+        super().__init__("\n".join(faults))
+        self.faults = faults
+
+
+def merge_marks(marks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Merge marks per keyword, given the closest first; the closest wins.
+
+    A value replaces the farther one whole, dicts too; None takes a farther mark's keyword back.
+    """
+    merged: dict[str, Any] = {}
+    for keywords in reversed(marks):
+        merged.update(keywords)
+    return merged
+
+
+def parse_mark(keywords: Mapping[str, Any]) -> GateSpec:
+    """Read the keywords of a mark; None is a keyword not given. Raises MarkError with every fault."""
+    given = {name: value for name, value in keywords.items() if value is not None}
+    faults = tuple(_faults(given))
+    if faults:
+        raise MarkError(faults)
+    load = {name: given[name] for name in given if KEYWORDS[name].group == "load"}
+    if "body" in load:
+        load["body"] = FrozenMap(load["body"])
+    if isinstance(load.get("sampling"), Mapping):
+        load["sampling"] = FrozenMap(load["sampling"])
+    rest = {name: given[name] for name in given if KEYWORDS[name].group in ("variant", "budget")}
+    rest["args"] = FrozenMap(named_options(rest.get("args", {})))
+    rest["env"] = FrozenMap(_environment(rest.get("env", {})))
+    return GateSpec(
+        **rest,
+        load=Load(**load),
+        limits=tuple(_limits(given)),
+        max_error_rate=float(given.get("max_error_rate", 0)),
+    )
+
+
+def metric_of_gate(gate: str) -> str | None:
+    """Return the metric that a limit judges; None for keywords that judge none."""
+    return KEYWORDS[gate].metric if gate in KEYWORDS else None
+
+
+def _limits(given: Mapping[str, Any]) -> Iterator[Limit]:
+    for name, value in given.items():
+        word = KEYWORDS[name]
+        if word.group == "limits" and word.metric is not None:
+            yield Limit(name, word.metric, float(value))
+
+
+def _environment(env: Mapping[str, Any]) -> dict[str, str | None]:
+    return {name: None if value is None else environment_text(value) for name, value in env.items()}
+
+
+def _faults(given: Mapping[str, Any]) -> Iterator[str]:
+    unknown = [name for name in given if name not in KEYWORDS]
+    for name in unknown:
+        yield f"{name} is not a keyword of the sparkperf mark{did_you_mean(name, KEYWORDS)}"
+    for name, value in given.items():
+        if name in KEYWORDS:
+            yield from _keyword_faults(KEYWORDS[name], value)
+    yield from _contradictions(given)
+    if unknown:
+        yield f"valid keywords are {valid_keywords()}"
+
+
+def _keyword_faults(word: Keyword, value: Any) -> Iterator[str]:
+    if not word.kind.accepts(value):
+        # Values of environment variables may be secret.
+        seen = "env" if word.name == "env" else f"{word.name}={shortened(repr(value))}"
+        yield f"{seen} is not {word.kind.says}; give {word.gives}, such as {word.name}={word.example}"
+    elif word.name == "args":
+        yield from (f"args: {key} {text}" for key, text in option_faults(value))
+    elif word.name == "body":
+        yield from _body_faults(value)
+    if word.feature is not None:
+        yield f"{word.name} is not yet available (it comes with the feature {word.feature!r})"
+    elif word.name == "prefix_cache" and value == "warm":
+        yield "prefix_cache='warm' is not yet available (it comes with the feature 'Workloads')"
+
+
+def _body_faults(body: Mapping[str, Any]) -> Iterator[str]:
+    for name in body:
+        if name in _OWN_FIELDS:
+            keyword = _OWN_FIELDS[name]
+            way_out = f"use the keyword {keyword}" if keyword else "leave it out"
+            yield f"body: {name} is set by the measurement itself; {way_out}"
+
+
+def _contradictions(given: Mapping[str, Any]) -> Iterator[str]:
+    for name in _NEED_AGAINST:
+        if name in given and given[name] is not False and "against" not in given:
+            yield f'{name} needs against: say what to compare with, such as against={{"k": 0}}'
+    inline = [
+        name for name in given if name in KEYWORDS and KEYWORDS[name].group == "load" and name != "workload"
+    ]
+    if "workload" in given and inline:
+        yield f"workload and {', '.join(inline)} both describe the load; keep one or the other"
+    if given.get("endpoint") == "completions" and given.get("thinking") is True:
+        yield "thinking=True needs endpoint='chat': completions send the prompt as it is"
+    if given.get("output_tokens") == 1:
+        for name in _NEED_TWO_TOKENS:
+            if name in given:
+                yield f"{name} needs output_tokens of 2 or more: one token has no decode rate"

@@ -1,0 +1,163 @@
+"""Every keyword of the ``sparkperf`` mark as data: group, kind of value, example and metric."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal
+
+from pytest_sparkperf.core.kinds import (
+    COUNT,
+    COUNT_OR_ZERO,
+    MAPPING,
+    POSITIVE,
+    SHARE,
+    TEXT,
+    Kind,
+    is_environment,
+    is_number,
+    is_plain_mapping,
+    is_whole,
+    one_of,
+)
+
+Group = Literal["variant", "load", "limits", "comparison", "server facts", "budget"]
+
+VERDICTS, MTP, SERVERS, WORKLOADS = "Verdicts that hold", "MTP", "Servers", "Workloads"
+
+
+@dataclass(frozen=True, slots=True)
+class Keyword:
+    """One keyword.
+
+    ``gives`` and ``example`` are what a message advises; ``metric`` is what a limit judges; ``feature`` names
+    what brings a keyword that is known and not yet available.
+    """
+
+    name: str
+    group: Group
+    kind: Kind
+    gives: str
+    example: str
+    metric: str | None = None
+    feature: str | None = None
+
+
+def _sampling(value: Any) -> bool:
+    return value in ("greedy", "server") if isinstance(value, str) else is_plain_mapping(value)
+
+
+def _against(value: Any) -> bool:
+    return TEXT.accepts(value) or (is_plain_mapping(value) and bool(value))
+
+
+def _share_or_dict(value: Any) -> bool:
+    return SHARE.accepts(value) or (is_plain_mapping(value) and all(map(SHARE.accepts, value.values())))
+
+
+def _factor_or_dict(value: Any) -> bool:
+    return POSITIVE.accepts(value) or (is_plain_mapping(value) and all(map(POSITIVE.accepts, value.values())))
+
+
+_SWITCH = Kind("True or False", lambda value: isinstance(value, bool))
+_ENVIRONMENT = Kind("a dict of environment variables to texts or numbers", is_environment)
+_SAMPLING = Kind("'greedy', 'server' or a dict", _sampling)
+_RATE = Kind("a number above 0", lambda value: value == float("inf") or POSITIVE.accepts(value))
+_AGAINST = Kind("a dict of variant keywords or a target's name", _against)
+_SLOWDOWN = Kind("a number from 0 to 1 or a dict of metrics to such numbers", _share_or_dict)
+_SPEEDUP = Kind("a number above 0 or a dict of metrics to such numbers", _factor_or_dict)
+_ROUNDS = Kind("a whole number from 3 to 12", lambda value: is_whole(value) and 3 <= value <= 12)
+_TOLERANCE = Kind(
+    "a number from 0 up to, but not including, 1", lambda value: is_number(value) and 0 <= value < 1
+)
+
+_VARIANT = (
+    Keyword("target", "variant", TEXT, "the name of a target", "'qwen36'"),
+    Keyword("k", "variant", COUNT_OR_ZERO, "num_speculative_tokens, 0 for none", "3"),
+    Keyword("args", "variant", MAPPING, "vLLM options by name", '{"max-num-seqs": 32}'),
+    Keyword("env", "variant", _ENVIRONMENT, "environment variables by name", '{"CUTE_DSL_ARCH": "sm_121a"}'),
+    Keyword("model", "variant", TEXT, "a model's name or folder", "'nvidia/Qwen3.6-35B-A3B-NVFP4'"),
+    Keyword("image", "variant", TEXT, "a container image", "'vllm/vllm-openai:v0.24.0'", feature=SERVERS),
+    Keyword("executable", "variant", TEXT, "the path of vllm", "'/opt/vllm/bin/vllm'"),
+)
+
+_LOAD = (
+    Keyword("workload", "load", TEXT, "the name of a workload", "'balanced'", feature=WORKLOADS),
+    Keyword("prompt_tokens", "load", COUNT, "tokens", "1000"),
+    Keyword("output_tokens", "load", COUNT, "tokens", "256"),
+    Keyword("depth", "load", COUNT_OR_ZERO, "tokens already in context", "8192", feature=WORKLOADS),
+    Keyword("concurrency", "load", COUNT, "requests in flight", "8"),
+    Keyword("request_rate", "load", _RATE, "requests per second", "2.5", feature=WORKLOADS),
+    Keyword("requests", "load", COUNT, "a number of requests", "100", feature=WORKLOADS),
+    Keyword("dataset", "load", TEXT, "a dataset's name or file", "'random'", feature=WORKLOADS),
+    Keyword("messages", "load", TEXT, "a file", "'messages.json'", feature=MTP),
+    Keyword("tools", "load", TEXT, "a file", "'tools.json'", feature=MTP),
+    Keyword("endpoint", "load", one_of("chat", "completions"), "the API to use", "'chat'"),
+    Keyword("thinking", "load", _SWITCH, "whether the model may think", "True"),
+    Keyword("sampling", "load", _SAMPLING, "how tokens are chosen", '{"temperature": 0.6}'),
+    Keyword("body", "load", MAPPING, "further request fields", '{"top_k": 20}'),
+    Keyword("prefix_cache", "load", one_of("cold", "warm"), "the state of the prefix cache", "'cold'"),
+    Keyword("queueing", "load", _SWITCH, "whether requests may wait in the server's queue", "True"),
+)
+
+PERCENTILES = ("p50", "p90", "p95", "p99")
+_LATENCIES = (("ttft", "500"), ("tpot", "12.5"), ("itl", "50"), ("e2el", "5000"))
+
+
+def _latency(name: str, example: str, percentile: str = "") -> Keyword:
+    feature = VERDICTS if percentile or name == "itl" else None
+    keyword = f"max_{name}_{percentile}_ms" if percentile else f"max_{name}_ms"
+    return Keyword(keyword, "limits", POSITIVE, "milliseconds", example, f"{name}_ms", feature)
+
+
+_LIMITS = (
+    Keyword("min_decode", "limits", POSITIVE, "tokens per second", "100", "decode_tok_s"),
+    Keyword("min_output_throughput", "limits", POSITIVE, "tokens per second", "300", "output_tok_s"),
+    Keyword("min_prefill", "limits", POSITIVE, "tokens per second", "2000", "prefill_tok_s"),
+    Keyword(
+        "min_request_throughput",
+        "limits",
+        POSITIVE,
+        "requests per second",
+        "2.5",
+        "requests_per_s",
+        WORKLOADS,
+    ),
+    Keyword("min_goodput", "limits", POSITIVE, "requests per second", "2.5", "goodput_rps", WORKLOADS),
+    *(_latency(name, example) for name, example in _LATENCIES),
+    *(_latency(name, example, percentile) for name, example in _LATENCIES for percentile in PERCENTILES),
+    Keyword(
+        "min_acceptance_rate", "limits", SHARE, "accepted per drafted token", "0.6", "acceptance_rate", MTP
+    ),
+    Keyword("min_acceptance_length", "limits", POSITIVE, "tokens per step", "2.5", "acceptance_length", MTP),
+    Keyword("max_error_rate", "limits", SHARE, "failed requests per request", "0.01", "error_rate"),
+    Keyword("max_memory_gib", "limits", POSITIVE, "GiB", "100", "memory_gib", SERVERS),
+    Keyword("min_kv_cache_tokens", "limits", COUNT, "tokens", "300_000", feature=SERVERS),
+)
+
+_COMPARISON = (
+    Keyword("against", "comparison", _AGAINST, "what to compare with", '{"k": 0}', feature=VERDICTS),
+    Keyword("max_slowdown", "comparison", _SLOWDOWN, "the share that may be lost", "0.05", feature=VERDICTS),
+    Keyword("min_speedup", "comparison", _SPEEDUP, "the least factor", "1.25", feature=VERDICTS),
+    Keyword("same_output", "comparison", _SWITCH, "whether outputs must be equal", "True", feature=MTP),
+    Keyword("max_kv_loss", "comparison", SHARE, "the share that may be lost", "0.2", feature=MTP),
+)
+
+_REST = (
+    Keyword("expect", "server facts", MAPPING, "server facts", '{"moe_backend": "MARLIN"}', feature=SERVERS),
+    Keyword("max_rounds", "budget", _ROUNDS, "rounds", "12"),
+    Keyword("budget_s", "budget", POSITIVE, "seconds", "600"),
+    Keyword("tolerance", "budget", _TOLERANCE, "a share of the limit", "0.02"),
+    Keyword("name", "budget", TEXT, "a stable name", "'single-stream'"),
+)
+
+KEYWORDS: Mapping[str, Keyword] = MappingProxyType(
+    {word.name: word for word in (*_VARIANT, *_LOAD, *_LIMITS, *_COMPARISON, *_REST)}
+)
+
+
+def valid_keywords() -> str:
+    """Return the list of valid keywords for a message, percentile variants in short."""
+    plain = [name for name in KEYWORDS if not any(f"_{percentile}_" in name for percentile in PERCENTILES)]
+    return f"{', '.join(plain)}; latencies also by percentile, such as max_ttft_p90_ms (p50, p90, p95, p99)"

@@ -1,0 +1,84 @@
+"""Targets: how a server is started or found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+from pytest_sparkperf.core.errors import ConfigError
+from pytest_sparkperf.core.frozen import EMPTY, FrozenMap
+from pytest_sparkperf.core.kinds import did_you_mean
+
+Launch = Literal["vllm", "docker", "recipe", "command", "attach", "sim"]
+Traffic = Literal["exclusive", "shared"]
+
+STARTED_LAUNCHES: Sequence[Launch] = ("vllm", "sim")
+AVAILABLE_LAUNCHES: Sequence[Launch] = ("vllm", "attach", "sim")
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """The machine of an attached server, which is not the one pytest runs on."""
+
+    gpu: str
+    count: int = 1
+    memory_gib: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One server as described by the user.
+
+    ``args`` holds vLLM options by their name (``max-model-len``; dashes), ``env`` texts. ``k`` is the
+    num_speculative_tokens where a test names none. ``urls`` pairs k with a server's root; k None stands for
+    any. ``api_key_env`` names an environment variable, never the key.
+    """
+
+    name: str
+    launch: Launch
+    executable: str | None = None
+    model: str | None = None
+    args: FrozenMap = EMPTY
+    env: FrozenMap = field(default=EMPTY, repr=False)
+    speculative: FrozenMap = EMPTY
+    k: int | None = None
+    resident: FrozenMap = EMPTY
+    ready_timeout_s: float = 900
+    urls: tuple[tuple[int | None, str], ...] = ()
+    api_key_env: str | None = None
+    traffic: Traffic = "exclusive"
+    hardware: Hardware | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Everything sparkperf.yaml says."""
+
+    default_target: str | None = None
+    targets: Mapping[str, Target] = field(default_factory=lambda: MappingProxyType({}))
+    workloads: Mapping[str, FrozenMap] = field(default_factory=lambda: MappingProxyType({}))
+
+
+# Serves where nobody names a target.
+SIMULATOR = Target(name="sim", launch="sim")
+
+
+def find_target(targets: Mapping[str, Target], name: str | None) -> Target:
+    """Return a target by name, or the only one there is; raises ConfigError that lists the valid names."""
+    if name is None and len(targets) == 1:
+        return next(iter(targets.values()))
+    there = (
+        f"targets are {', '.join(targets)}"
+        if targets
+        else "there are no targets; describe it in sparkperf.yaml"
+    )
+    if name is None:
+        raise ConfigError(
+            f"no target is named; {there}; name one by --sparkperf-target, by target= in the test "
+            f"or by default_target: in sparkperf.yaml"
+        )
+    if name not in targets:
+        raise ConfigError(f"target {name!r} is not known{did_you_mean(name, targets) or ';'} {there}")
+    return targets[name]
