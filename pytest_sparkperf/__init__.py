@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pytest import mark
+import pytest
 
 from pytest_sparkperf.core.errors import ConfigError, MeasurementError, ServerError, SparkPerfError
 from pytest_sparkperf.core.result import RequestResult, Result, Verdict
 
-sparkperf = mark.sparkperf
+sparkperf = pytest.mark.sparkperf
 
 __all__ = [
     "ConfigError",

@@ -1,0 +1,135 @@
+"""Verdicts and results as lines of text; strings out, nothing written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest_sparkperf.core.keywords import KEYWORDS
+from pytest_sparkperf.core.metrics import METRICS, Metric
+from pytest_sparkperf.core.result import Outcome, Result, Verdict
+
+_WORST_FIRST: tuple[Outcome, ...] = ("ERROR", "FAIL", "INCONCLUSIVE", "PASS")
+_SHOWN = ("decode_tok_s", "output_tok_s", "prefill_tok_s", "ttft_ms", "tpot_ms", "e2el_ms")
+SIMULATED = "SIMULATED: a figure of the embedded simulator says nothing about a real server"
+
+
+def worst(verdicts: Sequence[Verdict]) -> Outcome | None:
+    """Return the outcome that decides the test; None when nothing was judged."""
+    outcomes = {verdict.outcome for verdict in verdicts}
+    return next((outcome for outcome in _WORST_FIRST if outcome in outcomes), None)
+
+
+def figure(value: float, unit: str = "") -> str:
+    """Format a figure with about four digits and its unit: ``1,234 tok/s``, ``0.6512``."""
+    digits = 0 if abs(value) >= 1000 else 1 if abs(value) >= 100 else 2 if abs(value) >= 1 else 4
+    return f"{value:,.{digits}f} {unit}".rstrip()
+
+
+def verdict_line(verdict: Verdict, metric: Metric | None) -> str:
+    """Say one verdict: the word, the estimate with its interval, the limit, and what it means."""
+    unit = metric.unit if metric else ""
+    if verdict.estimate is None:
+        return f"{verdict.outcome} {_asked(verdict)}: {verdict.reason}"
+    interval = ""
+    if verdict.low is not None and verdict.high is not None:
+        interval = f" (interval {figure(verdict.low)} to {figure(verdict.high)})"
+    text = f"{verdict.outcome} {_asked(verdict)}: {figure(verdict.estimate, unit)}{interval}"
+    return f"{text}; {verdict.reason}" if verdict.reason else text
+
+
+def detectable_line(verdict: Verdict, metric: Metric | None) -> str | None:
+    """Say which true value would have failed with 90 % probability."""
+    if verdict.mde is None or metric is None:
+        return None
+    side = "under" if metric.higher_is_better else "over"
+    return f"a true value {side} {figure(verdict.mde, metric.unit)} would have failed with 90 % probability"
+
+
+def verdict_lines(result: Result) -> list[str]:
+    """Return the verdicts, each followed by what it could have detected."""
+    lines: list[str] = []
+    for verdict in result.verdicts:
+        metric = _metric_of(verdict)
+        lines.append(verdict_line(verdict, metric))
+        detectable = detectable_line(verdict, metric)
+        if detectable is not None:
+            lines.append(f"  {detectable}")
+    return lines
+
+
+def measured_line(result: Result) -> str:
+    """Say what was measured, in one line."""
+    figures = [
+        f"{METRICS[name].name.rsplit('_', 1)[0] if METRICS[name].unit == 'ms' else name} "
+        f"{figure(value, METRICS[name].unit)}"
+        for name in _SHOWN
+        if (value := getattr(result, name)) is not None
+    ]
+    return ", ".join(figures) or "nothing was measured"
+
+
+def work_line(result: Result) -> str:
+    """Say how much was measured and what was not valid."""
+    valid = sum(request.valid for request in result.requests)
+    text = f"{result.rounds} rounds, {valid} valid requests"
+    if result.invalid:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(result.invalid.items()))
+        text += f", not valid: {reasons}"
+    if result.acceptance_rate is not None and result.acceptance_length is not None:
+        text += f"; acceptance {result.acceptance_rate:.1%}, length {result.acceptance_length:.2f}"
+    return text
+
+
+def server_line(result: Result) -> str:
+    """Say which server it was, from its own facts."""
+    facts = result.server
+    parts = [str(facts.get("name", "server"))]
+    if (k := facts.get("k")) is not None:
+        parts.append(f"k={k}")
+    if facts.get("model"):
+        parts.append(f"model {facts['model']}")
+    if facts.get("version"):
+        parts.append(f"vLLM {facts['version']}")
+    if facts.get("url"):
+        parts.append(f"at {facts['url']}")
+    return " ".join(parts)
+
+
+def result_lines(result: Result) -> list[str]:
+    """Return everything said about one measurement, most important first."""
+    lines = verdict_lines(result)
+    lines += [measured_line(result), work_line(result), server_line(result)]
+    if result.simulated:
+        lines.append(SIMULATED)
+    return lines
+
+
+def failure_text(result: Result) -> str:
+    """Return the failure text of a test whose gate FAILed or ended in ERROR."""
+    return "\n".join(result_lines(result))
+
+
+def inconclusive_text(result: Result) -> str:
+    """Return the one-line reason of a gate that proved neither side."""
+    undecided = [
+        verdict_line(verdict, _metric_of(verdict))
+        for verdict in result.verdicts
+        if verdict.outcome == "INCONCLUSIVE"
+    ]
+    text = "; ".join(undecided)
+    return f"{text} [SIMULATED]" if result.simulated else text
+
+
+def summary_lines(nodeid: str, result: Result) -> list[str]:
+    """Return the lines of one gate in the terminal section."""
+    mark = " [SIMULATED]" if result.simulated else ""
+    return [f"{nodeid}{mark}", *(f"  {line}" for line in result_lines(result) if line != SIMULATED)]
+
+
+def _metric_of(verdict: Verdict) -> Metric | None:
+    keyword = KEYWORDS.get(verdict.gate)
+    return METRICS.get(keyword.metric or "") if keyword else None
+
+
+def _asked(verdict: Verdict) -> str:
+    return verdict.gate if verdict.limit is None else f"{verdict.gate}={verdict.limit:g}"

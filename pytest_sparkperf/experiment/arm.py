@@ -1,0 +1,153 @@
+"""One server under measurement: sends its cells, and holds the server's own counters against them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pytest_sparkperf.adapters.client import GenerationRequest, Timeouts
+from pytest_sparkperf.adapters.http import httpx
+from pytest_sparkperf.adapters.logtail import fence, read_since, read_tail
+from pytest_sparkperf.adapters.server import Server
+from pytest_sparkperf.core.acceptance import Acceptance, acceptance_between
+from pytest_sparkperf.core.exposition import Scrape, difference
+from pytest_sparkperf.core.load import Load
+from pytest_sparkperf.core.prompts import Prompt
+from pytest_sparkperf.core.serverlog import jit_kernels
+from pytest_sparkperf.core.workload import request_body
+from pytest_sparkperf.experiment.counters import settled_scrape
+from pytest_sparkperf.experiment.shots import Burst, fire
+
+GENERATED = "vllm:generation_tokens_total"
+CACHE_HITS = "vllm:prefix_cache_hits_total"
+_TAIL_LINES = 12
+
+
+@dataclass(slots=True)
+class PassRecord:
+    """One pass on one server: its bursts by cell, and the counters around them."""
+
+    index: int
+    before: Scrape | None
+    bursts: dict[int, Burst] = field(default_factory=dict)
+    after: Scrape | None = None
+    compiling: bool = False
+
+    @property
+    def output_tokens(self) -> int | None:
+        """Tokens that our own requests generated; None where an attempt broke off and nobody knows."""
+        bursts = self.bursts.values()
+        if any(burst.spoiled or burst.fault for burst in bursts):
+            return None
+        return sum(request.output_tokens or 0 for burst in bursts for request in burst.requests)
+
+
+class Arm:
+    """Sends the passes of one measurement to one server."""
+
+    def __init__(
+        self,
+        server: Server,
+        client: httpx.AsyncClient,
+        load: Load,
+        prompts: Sequence[Prompt],
+        *,
+        exclusive: bool,
+    ) -> None:
+        self.server = server
+        self.records: list[PassRecord] = []
+        self.superseded: list[PassRecord] = []
+        self._client = client
+        self._load = load
+        self._prompts = tuple(prompts)
+        self._exclusive = exclusive
+        self._timeouts = Timeouts()
+        self._log_offset = 0
+
+    async def begin(self, index: int) -> None:
+        """Start a pass; one that is begun again replaces its first try."""
+        if self.records and self.records[-1].index == index:
+            self.superseded.append(self.records.pop())
+        self._new_log_text()
+        self.records.append(PassRecord(index, await settled_scrape(self._client)))
+
+    async def shoot(self, cell: int) -> Burst:
+        """Send one cell: at concurrency 1 its prompt, else one burst of different prompts."""
+        burst = await fire(self._client, lambda: self._requests(cell), self._timeouts)
+        self.records[-1].bursts[cell] = burst
+        return burst
+
+    async def end(self) -> None:
+        """Finish a pass: read the counters again, and whether kernels were compiled meanwhile."""
+        record = self.records[-1]
+        record.after = await settled_scrape(self._client)
+        record.compiling = bool(jit_kernels(self._new_log_text()))
+
+    def fault(self) -> str | None:
+        """Say what the server's counters hold against the last pass; None where they agree or are absent."""
+        record = self.records[-1]
+        if record.before is None or record.after is None:
+            return None
+        delta = difference(record.before, record.after)
+        if delta.restarted:
+            return f"the server restarted during the measurement ({delta.reset})"
+        own, counted = record.output_tokens, delta.total(GENERATED)
+        if not self._exclusive:
+            return None
+        if own is not None and counted is not None and counted != own:
+            return _miscount(own, int(counted))
+        hits = delta.total(CACHE_HITS)
+        if self._load.prefix_cache == "cold" and hits:
+            return (
+                f"{hits:.0f} prompt tokens came from the prefix cache, which was to be cold: "
+                f"start the server with --no-enable-prefix-caching, or use a vLLM that knows cache_salt"
+            )
+        return None
+
+    def acceptance(self, indexes: Sequence[int]) -> Acceptance | None:
+        """Return the acceptance over the passes that became rounds; None with MTP off or without counters."""
+        kept = [record for record in self.records if record.index in set(indexes)]
+        if not kept or kept[0].before is None or kept[-1].after is None:
+            return None
+        return acceptance_between(kept[0].before, kept[-1].after)
+
+    def log_tail(self) -> str:
+        """Return the last lines of the log of a started server, set off from our own words."""
+        path = self.server.log_path
+        return "" if path is None else fence(read_tail(path, _TAIL_LINES))
+
+    def _new_log_text(self) -> str:
+        path = self.server.log_path
+        if path is None:
+            return ""
+        text, self._log_offset = read_since(path, self._log_offset)
+        return text
+
+    def _requests(self, cell: int) -> list[GenerationRequest]:
+        concurrency = self._load.concurrency
+        prompts = [self._prompts[cell]] if concurrency == 1 else self._prompts[:concurrency]
+        return [self._request(prompt) for prompt in prompts]
+
+    def _request(self, prompt: Prompt) -> GenerationRequest:
+        salt = uuid.uuid4().hex if self._load.prefix_cache == "cold" else None
+        body = request_body(self._load, prompt, model=self.server.model, salt=salt)
+        return GenerationRequest(
+            self._load.endpoint,
+            body,
+            prompt_name=prompt.name,
+            expected_tokens=self._load.output_tokens if body.get("ignore_eos") else None,
+            k=self.server.k,
+        )
+
+
+def _miscount(own: int, counted: int) -> str:
+    if counted > own:
+        return (
+            f"the server generated {counted} tokens while this gate asked for {own}: other traffic was on "
+            f"it; stop it, or say traffic: shared in the target"
+        )
+    return (
+        f"the server counts {counted} generated tokens where usage says {own}: one of them is wrong; look "
+        f"for something between client and server that rewrites usage, or several servers at one address"
+    )

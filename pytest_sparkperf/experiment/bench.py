@@ -1,0 +1,112 @@
+"""What a run measures with: its servers, one event loop, and the way from a gate to a Result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pytest_sparkperf.adapters.client import GenerationRequest, stream_request
+from pytest_sparkperf.adapters.http import open_async_client
+from pytest_sparkperf.adapters.server import Server, attach_server, start_server
+from pytest_sparkperf.core.errors import ConfigError
+from pytest_sparkperf.core.gate import GateSpec
+from pytest_sparkperf.core.heat import NO_HEAT, Thermal
+from pytest_sparkperf.core.load import Endpoint, Load
+from pytest_sparkperf.core.prompts import Prompt, shipped_prompts
+from pytest_sparkperf.core.result import RequestResult, Result
+from pytest_sparkperf.core.variant import Variant
+from pytest_sparkperf.core.workload import fit_prompts
+from pytest_sparkperf.experiment.arm import Arm
+from pytest_sparkperf.experiment.loop import LoopThread
+from pytest_sparkperf.experiment.measure import Conditions, Measurement, cells_of
+from pytest_sparkperf.experiment.pool import ServerPool
+from pytest_sparkperf.experiment.tokens import token_counter
+
+# Texts to continue a prompt with that must be longer than the shipped ones.
+_MATERIAL = 32
+
+
+class Bench:
+    """Starts servers when gates need them, measures on them, and stops them all in the end."""
+
+    def __init__(self, *, expected: Sequence[Variant], log_dir: Callable[[], Path]) -> None:
+        self._log_dir = log_dir
+        self._pool = ServerPool(self._start, expected)
+        self._loop = LoopThread()
+
+    def server(self, variant: Variant) -> Server:
+        """Return the running server of a variant; raises ServerError when it cannot be had."""
+        return self._pool.get(variant)
+
+    def measure(self, variant: Variant, spec: GateSpec, *, gates: int) -> Result:
+        """Measure a gate on its server; raises ServerError or ConfigError before anything is measured."""
+        server = self._pool.get(variant)
+        _check_concurrency(server, spec.load)
+        prompts = _prompts(server, spec.load)
+        cells = cells_of(spec.load, len(prompts))
+        conditions = Conditions(variant.describe(), gates, thermal_of(server))
+        exclusive = variant.traffic == "exclusive"
+
+        async def run() -> Result:
+            async with open_async_client(server.url, api_key=server.api_key) as client:
+                arm = Arm(server, client, spec.load, prompts, exclusive=exclusive)
+                return await Measurement(arm, spec, cells, conditions).run()
+
+        return self._loop.run(run())
+
+    def request(self, variant: Variant, body: Mapping[str, Any]) -> RequestResult:
+        """Send one streamed request with a body of the user's own and return what came of it."""
+        server = self._pool.get(variant)
+        endpoint: Endpoint = "completions" if "prompt" in body else "chat"
+        request = GenerationRequest(endpoint, {"model": server.model, "temperature": 0, **body}, k=server.k)
+
+        async def run() -> RequestResult:
+            async with open_async_client(server.url, api_key=server.api_key) as client:
+                return await stream_request(client, request)
+
+        return self._loop.run(run())
+
+    def done(self, variant: Variant) -> None:
+        """Note that an expected gate has run; what no later one needs is stopped."""
+        self._pool.done(variant)
+
+    def close(self) -> None:
+        """Stop all servers and the loop."""
+        try:
+            self._pool.stop_all()
+        finally:
+            self._loop.close()
+
+    def _start(self, variant: Variant) -> Server:
+        if variant.launch == "attach":
+            return attach_server(variant)
+        return start_server(variant, log_dir=self._log_dir())
+
+
+def thermal_of(server: Server) -> Thermal:
+    """Return how heat is dealt with: not at all where there is no GPU, else as from a cold start.
+
+    Without a thermometer the only safe assumption is that a GPU began stone cold.
+    """
+    if server.simulated or server.facts.get("device") == "cpu":
+        return NO_HEAT
+    return Thermal("assumed")
+
+
+def _prompts(server: Server, load: Load) -> tuple[Prompt, ...]:
+    prompts = shipped_prompts(load.concurrency)
+    if load.prompt_tokens is None:
+        return prompts
+    with token_counter(server, load) as count:
+        return fit_prompts(prompts, load.prompt_tokens, count, shipped_prompts(_MATERIAL))
+
+
+def _check_concurrency(server: Server, load: Load) -> None:
+    most = server.facts.get("max_num_seqs")
+    if isinstance(most, int) and load.concurrency > most and not load.queueing:
+        raise ConfigError(
+            f"concurrency={load.concurrency} is more than the {most} requests that {server.url} runs at once "
+            f"(max-num-seqs), so it would measure the queue; lower it, start the server with --max-num-seqs "
+            f"{load.concurrency}, or say queueing=True if the queue is what you want to measure"
+        )

@@ -1,0 +1,38 @@
+"""The server's own counters around a measured window: tokens, cache hits, drafts."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pytest_sparkperf.adapters.http import httpx
+from pytest_sparkperf.core.exposition import Scrape, parse_exposition
+
+_WATCHED = ("vllm:generation_tokens_total", "vllm:num_requests_running")
+_POLL_S = 0.05
+_POLLS = 40
+
+
+async def scrape(client: httpx.AsyncClient) -> Scrape | None:
+    """Read ``/metrics`` once; None where the server has no such page or does not answer."""
+    try:
+        answer = await client.get("/metrics")
+    except httpx.HTTPError:
+        return None
+    return parse_exposition(answer.text) if answer.status_code == httpx.codes.OK else None
+
+
+async def settled_scrape(client: httpx.AsyncClient) -> Scrape | None:
+    """Read ``/metrics`` until two readings agree, since a server counts the last tokens of a stream late.
+
+    Gives up after two seconds and returns the last reading: on a server with other traffic they never agree.
+    """
+    last = await scrape(client)
+    for _ in range(_POLLS):
+        if last is None:
+            return None
+        await asyncio.sleep(_POLL_S)
+        now = await scrape(client)
+        if now is not None and all(now.total(name) == last.total(name) for name in _WATCHED):
+            return now
+        last = now
+    return last

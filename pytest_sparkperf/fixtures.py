@@ -1,0 +1,139 @@
+"""Fixtures: thin wiring between a test and the run; heavy layers are imported inside functions here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_sparkperf.core.errors import SparkPerfError
+from pytest_sparkperf.core.gate import GateSpec, parse_mark
+from pytest_sparkperf.core.result import RequestResult, Result
+from pytest_sparkperf.core.targets import Target
+from pytest_sparkperf.marks import GATE, Gate
+from pytest_sparkperf.protocol import SKIP_REASON
+from pytest_sparkperf.session import RUN, Run
+
+if TYPE_CHECKING:
+    from pytest_sparkperf.adapters.http import httpx
+    from pytest_sparkperf.adapters.server import Server
+
+
+def _run(request: pytest.FixtureRequest) -> Run:
+    run = request.config.stash[RUN]
+    if not run.settings.enabled:
+        pytest.skip(SKIP_REASON)  # asked for with getfixturevalue, which collection cannot see
+    factory: pytest.TempPathFactory = request.getfixturevalue("tmp_path_factory")
+    run.make_folder = factory.mktemp
+    return run
+
+
+def _spec(request: pytest.FixtureRequest) -> GateSpec:
+    gate = request.node.stash.get(GATE, None)
+    return parse_mark({}) if gate is None or gate.spec is None else gate.spec
+
+
+@pytest.fixture
+def _sparkperf_gate(request: pytest.FixtureRequest) -> Gate:
+    """Measure what the mark of this test asks for; the verdict falls after the body."""
+    run = _run(request)
+    gate: Gate | None = request.node.stash.get(GATE, None)
+    if gate is None or not gate.marked or gate.spec is None:
+        pytest.fail(
+            "sparkperf_result is the result of a mark, and this test has none; put sparkperf(...) on the "
+            "test, or measure in its body with sparkperf_measure",
+            pytrace=False,
+        )
+    try:
+        gate.result = run.measure(gate.spec)
+    except SparkPerfError as error:
+        pytest.fail(str(error), pytrace=False)
+    request.config.hook.pytest_sparkperf_result(item=request.node, result=gate.result)
+    return gate
+
+
+@pytest.fixture
+def sparkperf_result(_sparkperf_gate: Gate) -> Result:
+    """The :class:`Result` of this test's mark, measured before the body."""
+    assert _sparkperf_gate.result is not None
+    return _sparkperf_gate.result
+
+
+@pytest.fixture
+def sparkperf_server(request: pytest.FixtureRequest) -> Server:
+    """The running server of this test's variant: ``url``, ``k``, ``facts``, ``log`` and ``metrics()``."""
+    run = _run(request)
+    try:
+        return run.server(_spec(request))
+    except SparkPerfError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+@pytest.fixture
+def sparkperf_client(sparkperf_server: Server) -> Iterator[httpx.Client]:
+    """An ``httpx.Client`` on the server's root, with its key set; the server has generated a token."""
+    from pytest_sparkperf.adapters.http import open_client
+
+    with open_client(sparkperf_server.url, api_key=sparkperf_server.api_key, timeout_s=None) as client:
+        yield client
+
+
+@pytest.fixture
+def sparkperf_async_client(sparkperf_server: Server) -> Iterator[httpx.AsyncClient]:
+    """An ``httpx.AsyncClient`` on the server's root, for whichever event loop the test runs in."""
+    import asyncio
+
+    from pytest_sparkperf.adapters.http import open_async_client
+
+    client = open_async_client(
+        sparkperf_server.url, api_key=sparkperf_server.api_key, timeout_s=None, keep_alive=False
+    )
+    yield client
+    # No connection outlives its request, so closing from another loop than the test's touches nothing of it.
+    asyncio.run(client.aclose())
+
+
+class Measure:
+    """Measures in a test's body; takes the keywords of the mark."""
+
+    def __init__(self, run: Run, base: GateSpec) -> None:
+        self._run = run
+        self._base = base
+
+    def __call__(self, **keywords: Any) -> Result:
+        """Measure a load and return its Result; without limits it ends at +-2 % or 6 rounds.
+
+        Judges the limits it is given into ``verdicts`` and fails nothing. Raises ConfigError for wrong
+        keywords, ServerError for a server that cannot be had.
+        """
+        __tracebackhide__ = True
+        return self._run.measure(parse_mark(keywords), gates=1)
+
+    def request(self, *, messages: Any = None, prompt: str | None = None, **body: Any) -> RequestResult:
+        """Send one request of one's own and return what came of it; judges nothing."""
+        __tracebackhide__ = True
+        given = {"messages": messages, "prompt": prompt}
+        given = {name: value for name, value in given.items() if value is not None}
+        return self._run.request(self._base, body | given)
+
+
+@pytest.fixture
+def sparkperf_measure(request: pytest.FixtureRequest) -> Measure:
+    """Measure freely: ``sparkperf_measure(k=3, concurrency=8)``, ``sparkperf_measure.request(...)``."""
+    return Measure(_run(request), _spec(request))
+
+
+@pytest.fixture
+def sparkperf_ab(request: pytest.FixtureRequest) -> Any:
+    """Not yet available: the paired A/B in a test's body."""
+    _run(request)
+    pytest.fail(
+        "sparkperf_ab is not yet available (it comes with the feature 'Verdicts that hold')", pytrace=False
+    )
+
+
+@pytest.fixture
+def sparkperf_targets(request: pytest.FixtureRequest) -> Mapping[str, Target]:
+    """A read-only view of the targets of this run, by name."""
+    return request.config.stash[RUN].targets

@@ -1,0 +1,73 @@
+"""The ``sparkperf`` mark of an item, merged and read; which items count as gates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from pytest_sparkperf.core.errors import ConfigError
+from pytest_sparkperf.core.gate import GateSpec, merge_marks, parse_mark
+from pytest_sparkperf.core.report import worst
+from pytest_sparkperf.core.result import Result
+
+MARK = "sparkperf"
+MARK_LINE = (
+    "sparkperf(min_decode=..., max_ttft_ms=..., k=..., target=..., max_rounds=12, ...): measure a vLLM "
+    "server before the test and judge it after the test; see the README for all keywords"
+)
+GATE_FIXTURE = "_sparkperf_gate"
+FIXTURES = frozenset(
+    {
+        GATE_FIXTURE,
+        "sparkperf_ab",
+        "sparkperf_async_client",
+        "sparkperf_client",
+        "sparkperf_measure",
+        "sparkperf_result",
+        "sparkperf_server",
+    }
+)
+
+
+@dataclass(slots=True)
+class Gate:
+    """What is known of one item while it runs; an item that only uses our fixtures is not ``marked``."""
+
+    marked: bool
+    spec: GateSpec | None = None
+    fault: str | None = None
+    result: Result | None = None
+
+    @property
+    def outcome(self) -> str:
+        """The outcome that decides the test: the worst verdict, or MEASURED where nothing was judged."""
+        return "MEASURED" if self.result is None else worst(self.result.verdicts) or "MEASURED"
+
+
+GATE = pytest.StashKey[Gate]()
+
+
+def has_mark(item: pytest.Item) -> bool:
+    """Tell whether the item carries the mark itself, or its class or module does."""
+    return item.get_closest_marker(MARK) is not None
+
+
+def is_gate(item: pytest.Item) -> bool:
+    """Tell whether the item measures: it is marked or its fixture closure holds one of our fixtures."""
+    return has_mark(item) or not FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
+
+
+def read_mark(item: pytest.Item) -> GateSpec:
+    """Merge the marks of an item, its class and its module per keyword, the closest first.
+
+    Raises ConfigError with every fault of the mark, one a line.
+    """
+    marks = list(item.iter_markers(MARK))
+    for mark in marks:
+        if mark.args:
+            raise ConfigError(
+                f"sparkperf({', '.join(map(repr, mark.args))}) has arguments without a keyword; "
+                f"name each one, for example sparkperf(min_decode=100)"
+            )
+    return parse_mark(merge_marks([mark.kwargs for mark in marks]))

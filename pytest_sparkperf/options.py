@@ -1,0 +1,157 @@
+"""Command line and ini options, read once into one frozen Settings."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+Inconclusive = Literal["skip", "fail"]
+
+_NOT_YET = {
+    "--sparkperf-config-ref": "Baselines",
+    "--sparkperf-baseline-ref": "Baselines",
+    "--sparkperf-baseline-dir": "Baselines",
+    "--sparkperf-missing-baseline": "Baselines",
+    "--sparkperf-json": "Reports",
+    "--sparkperf-html": "Reports",
+    "--sparkperf-markdown": "Reports",
+    "--sparkperf-benchmark-json": "Reports",
+    "--sparkperf-bmf": "Reports",
+    "--sparkperf-lock-timeout": "Servers",
+}
+_NOT_YET_FLAGS = {"--sparkperf-record": "Baselines", "--sparkperf-keep-servers": "Servers"}
+_LATER = "Not yet available: comes with the feature {!r}."
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the options of this run say; the command line has already won over the ini file."""
+
+    enabled: bool
+    config_file: Path | None
+    target: str | None
+    urls: tuple[tuple[int | None, str], ...]
+    inconclusive: Inconclusive
+    ci: bool
+    rootdir: Path
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Register the options; costs nothing at start-up and imports nothing of the measuring layers."""
+    group = parser.getgroup("sparkperf", "performance gates for vLLM servers")
+    group.addoption(
+        "--sparkperf",
+        dest="sparkperf_enabled",
+        action="store_true",
+        help="Measure and judge the tests marked with sparkperf; without it they are skipped.",
+    )
+    group.addoption(
+        "--sparkperf-config",
+        dest="sparkperf_config",
+        metavar="FILE",
+        help="File that names the servers (default: sparkperf.yaml in the root directory).",
+    )
+    group.addoption(
+        "--sparkperf-target",
+        dest="sparkperf_target",
+        metavar="NAME",
+        help="Target to measure, for tests that name none (default: default_target of the file).",
+    )
+    group.addoption(
+        "--sparkperf-url",
+        dest="sparkperf_urls",
+        metavar="[K=]URL",
+        action="append",
+        default=[],
+        help="Attach to a running server; K= says its num_speculative_tokens. Repeatable.",
+    )
+    group.addoption(
+        "--sparkperf-inconclusive",
+        dest="sparkperf_inconclusive",
+        choices=("skip", "fail"),
+        help="What a gate does that could prove neither PASS nor FAIL (default: skip).",
+    )
+    for name, feature in _NOT_YET.items():
+        group.addoption(name, dest=_dest(name), metavar="...", help=_LATER.format(feature))
+    for name, feature in _NOT_YET_FLAGS.items():
+        group.addoption(name, dest=_dest(name), action="store_true", help=_LATER.format(feature))
+    parser.addini("sparkperf_config", "default of --sparkperf-config, relative to the root directory")
+    parser.addini("sparkperf_target", "default of --sparkperf-target")
+    parser.addini("sparkperf_inconclusive", "default of --sparkperf-inconclusive: skip or fail")
+
+
+def read_settings(config: pytest.Config) -> Settings:
+    """Read the options of this run; raises UsageError for one that cannot be used as written."""
+    for name, feature in (_NOT_YET | _NOT_YET_FLAGS).items():
+        if config.getoption(_dest(name)):
+            raise pytest.UsageError(f"{name} is not yet available (it comes with the feature {feature!r})")
+    urls = tuple(parse_url(text) for text in config.getoption("sparkperf_urls"))
+    target = config.getoption("sparkperf_target") or config.getini("sparkperf_target") or None
+    if urls and config.getoption("sparkperf_target"):
+        raise pytest.UsageError(
+            f"--sparkperf-url and --sparkperf-target={target} both say what to measure; give one of them"
+        )
+    ks = [k for k, _ in urls]
+    if len(set(ks)) < len(ks):
+        raise pytest.UsageError(
+            "--sparkperf-url was given twice for one k; say which server is which, "
+            "for example --sparkperf-url 0=http://host:8000 --sparkperf-url 3=http://host:8001"
+        )
+    return Settings(
+        enabled=bool(config.getoption("sparkperf_enabled")),
+        config_file=_config_file(config),
+        target=None if urls else target,
+        urls=urls,
+        inconclusive=_inconclusive(config),
+        ci=os.environ.get("CI", "").lower() not in ("", "0", "false"),
+        rootdir=config.rootpath,
+    )
+
+
+def parse_url(text: str) -> tuple[int | None, str]:
+    """Split ``[K=]URL``; raises UsageError when either part is not what it should be."""
+    k_text, equals, url = text.partition("=")
+    k: int | None = None
+    if equals and k_text.isdecimal():
+        k = int(k_text)
+    else:
+        url = text
+    if not url.startswith(("http://", "https://")) or not url.partition("://")[2].strip("/"):
+        raise pytest.UsageError(
+            f"--sparkperf-url {text!r} is not [K=]URL; give the server's root, for example "
+            f"--sparkperf-url http://127.0.0.1:8000 or --sparkperf-url 3=http://127.0.0.1:8001"
+        )
+    return k, url.rstrip("/").removesuffix("/v1")
+
+
+def _dest(option: str) -> str:
+    return option.lstrip("-").replace("-", "_")
+
+
+def _config_file(config: pytest.Config) -> Path | None:
+    """The file to read: None when none was named and the default one is not there."""
+    named = config.getoption("sparkperf_config")
+    if named:
+        path = config.invocation_params.dir / str(named)
+    elif ini := config.getini("sparkperf_config"):
+        path = config.rootpath / str(ini)
+    else:
+        path = config.rootpath / "sparkperf.yaml"
+        if not path.is_file():
+            return None
+    if not path.is_file():
+        raise pytest.UsageError(f"--sparkperf-config: there is no file {str(path)!r}")
+    return path
+
+
+def _inconclusive(config: pytest.Config) -> Inconclusive:
+    value = config.getoption("sparkperf_inconclusive") or config.getini("sparkperf_inconclusive") or "skip"
+    if value == "skip":
+        return "skip"
+    if value == "fail":
+        return "fail"
+    raise pytest.UsageError(f"sparkperf_inconclusive = {value!r} in the ini file; valid are skip and fail")

@@ -1,0 +1,183 @@
+"""The one stateful object of a run, kept in ``config.stash``: settings, targets, servers, outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_sparkperf.core.document import parse_targets
+from pytest_sparkperf.core.errors import ConfigError
+from pytest_sparkperf.core.gate import GateSpec
+from pytest_sparkperf.core.result import RequestResult, Result
+from pytest_sparkperf.core.targets import SIMULATOR, Config, Target, find_target
+from pytest_sparkperf.core.variant import Variant, make_variant
+from pytest_sparkperf.options import Settings
+
+if TYPE_CHECKING:
+    from pytest_sparkperf.adapters.server import Server
+    from pytest_sparkperf.experiment.bench import Bench
+
+# The target that --sparkperf-url describes; a name that yaml may also use is overridden by it.
+URL_TARGET = "sparkperf-url"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one gate's report said; made of plain values, so that it passes through xdist."""
+
+    outcome: str
+    lines: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Run:
+    """State of one pytest run. Nothing of the measuring layers is imported before a gate needs it."""
+
+    settings: Settings
+    config: Config
+    targets: Mapping[str, Target] = field(default_factory=dict)
+    seen: list[Seen] = field(default_factory=list)
+    make_folder: Callable[[str], Path] | None = None
+    _variants: list[Variant] = field(default_factory=list)
+    _limits: int = 0
+    _bench: Bench | None = None
+    _logs: Path | None = None
+
+    @classmethod
+    def open(cls, settings: Settings) -> Run:
+        """Read the file that names the servers; raises UsageError when it cannot be used."""
+        config = Config()
+        if settings.enabled and settings.config_file is not None:
+            from pytest_sparkperf.adapters.config_file import read_config
+
+            try:
+                config = read_config(settings.config_file)
+            except ConfigError as error:
+                raise pytest.UsageError(str(error)) from None
+        return cls(settings, config)
+
+    def load_targets(self, config: pytest.Config) -> None:
+        """Join the targets of file, hooks and command line, the later ones winning."""
+        targets = dict(self.config.targets)
+        for found in reversed(config.hook.pytest_sparkperf_targets(config=config)):
+            targets |= _targets_of("the hook pytest_sparkperf_targets", found or {})
+        if self.settings.urls:
+            urls: dict[int | None, str] = dict(self.settings.urls)
+            url = urls[None] if set(urls) == {None} else urls
+            targets |= _targets_of("--sparkperf-url", {URL_TARGET: {"launch": "attach", "url": url}})
+        self.targets = targets
+        if self.settings.target is not None and self.settings.target not in targets:
+            try:
+                find_target(targets, self.settings.target)
+            except ConfigError as error:
+                raise pytest.UsageError(f"--sparkperf-target: {error}") from None
+
+    def variant(self, spec: GateSpec) -> Variant:
+        """Return the server variant that a gate measures; raises ConfigError with what is valid."""
+        return make_variant(
+            self._target(spec.target),
+            k=spec.k,
+            args=spec.args,
+            env=spec.env,
+            model=spec.model,
+            image=spec.image,
+            executable=spec.executable,
+        )
+
+    def _target(self, name: str | None) -> Target:
+        if name is None and self.settings.urls:
+            name = URL_TARGET
+        name = name or self.settings.target or self.config.default_target
+        if name is None and not self.targets:
+            return self._simulator()
+        return find_target(self.targets, name)
+
+    def _simulator(self) -> Target:
+        if self.settings.ci:
+            raise ConfigError(
+                "no target is named, and with CI set the embedded simulator must be asked for by name; name "
+                "a server with --sparkperf-url or in sparkperf.yaml, or put a target with launch: sim there"
+            )
+        return SIMULATOR
+
+    def expect(self, spec: GateSpec) -> None:
+        """Note a gate that will run: its server variant and how many limits it judges.
+
+        Raises ConfigError when its target or k cannot be had.
+        """
+        self._variants.append(self.variant(spec))
+        self._limits += sum(limit.metric != "error_rate" for limit in spec.limits)
+
+    def server(self, spec: GateSpec) -> Server:
+        """Return the running server of a gate, started or attached now if it is not up yet."""
+        return self._open_bench().server(self.variant(spec))
+
+    def measure(self, spec: GateSpec, *, gates: int | None = None) -> Result:
+        """Measure a load on its server and judge the limits; ``gates`` shares the error of a FAIL."""
+        variant = self.variant(spec)
+        return self._open_bench().measure(variant, spec, gates=gates or max(1, self._limits))
+
+    def request(self, spec: GateSpec, body: Mapping[str, Any]) -> RequestResult:
+        """Send one request and judge nothing."""
+        return self._open_bench().request(self.variant(spec), body)
+
+    def done(self, spec: GateSpec) -> None:
+        """Note that a gate has run; its server is stopped when no later gate needs it."""
+        if self._bench is not None:
+            self._bench.done(self.variant(spec))
+
+    def log_dir(self) -> Path:
+        """Return the folder for the logs of started servers, made when the first one starts."""
+        if self._logs is None:
+            assert self.make_folder is not None, "set by the fixture that measures"
+            self._logs = self.make_folder("sparkperf")
+        return self._logs
+
+    def _open_bench(self) -> Bench:
+        if self._bench is None:
+            from pytest_sparkperf.experiment.bench import Bench
+
+            self._bench = Bench(expected=tuple(self._variants), log_dir=self.log_dir)
+        return self._bench
+
+    @property
+    def proven(self) -> int:
+        """Gates that reached a verdict."""
+        return sum(one.outcome in ("PASS", "FAIL", "ERROR") for one in self.seen)
+
+    @property
+    def unproven(self) -> int:
+        """Gates that ended inconclusive."""
+        return sum(one.outcome == "INCONCLUSIVE" for one in self.seen)
+
+    def close(self) -> None:
+        """Stop every server of this run; may be called twice."""
+        bench, self._bench = self._bench, None
+        if bench is not None:
+            bench.close()
+
+
+def _targets_of(source: str, words: Mapping[str, Any]) -> Mapping[str, Target]:
+    try:
+        return parse_targets(words)
+    except ConfigError as error:
+        raise pytest.UsageError(f"{source}: {error}") from None
+
+
+class Listener:
+    """Collects what gates said from their reports, in this process or in a worker of xdist."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        said: Mapping[str, Any] | None = getattr(report, "sparkperf", None)
+        if said is not None:
+            self._run.seen.append(Seen(said["outcome"], tuple(said["lines"])))
+
+
+RUN = pytest.StashKey[Run]()
