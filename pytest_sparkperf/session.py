@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_sparkperf.core.design import check_claims, claims_of
 from pytest_sparkperf.core.document import parse_targets
 from pytest_sparkperf.core.errors import ConfigError
 from pytest_sparkperf.core.gate import GateSpec
+from pytest_sparkperf.core.order import SUBJECT, Arm
 from pytest_sparkperf.core.result import RequestResult, Result
 from pytest_sparkperf.core.targets import SIMULATOR, Config, Target, find_target
 from pytest_sparkperf.core.variant import Variant, make_variant
@@ -104,13 +106,27 @@ class Run:
             )
         return SIMULATOR
 
-    def expect(self, spec: GateSpec) -> None:
-        """Note a gate that will run: its server variant and how many limits it judges.
+    def variants(self, spec: GateSpec) -> dict[Arm, Variant]:
+        """Return the variants that a gate measures: B the one under test, A the one it is compared with."""
+        variants: dict[Arm, Variant] = {SUBJECT: self.variant(spec)}
+        if spec.against is not None:
+            variants["A"] = self.variant(spec.reference())
+            if variants["A"] == variants[SUBJECT]:
+                raise ConfigError(
+                    f"against={dict(spec.against)!r} is the server under test itself "
+                    f'({variants[SUBJECT].describe()}); name what differs, such as against={{"k": 0}}'
+                )
+        return variants
 
-        Raises ConfigError when its target or k cannot be had.
+    def expect(self, spec: GateSpec) -> None:
+        """Note a gate that will run: its server variants and how many limits it judges.
+
+        Raises ConfigError when a target or k cannot be had, or its limits can never be proven.
         """
-        self._variants.append(self.variant(spec))
-        self._limits += sum(limit.metric != "error_rate" for limit in spec.limits)
+        claims = claims_of(spec)
+        check_claims(spec, claims)
+        self._variants += self.variants(spec).values()
+        self._limits += len(claims)
 
     def server(self, spec: GateSpec) -> Server:
         """Return the running server of a gate, started or attached now if it is not up yet."""
@@ -118,8 +134,7 @@ class Run:
 
     def measure(self, spec: GateSpec, *, gates: int | None = None) -> Result:
         """Measure a load on its server and judge the limits; ``gates`` shares the error of a FAIL."""
-        variant = self.variant(spec)
-        return self._open_bench().measure(variant, spec, gates=gates or max(1, self._limits))
+        return self._open_bench().measure(self.variants(spec), spec, gates=gates or max(1, self._limits))
 
     def request(self, spec: GateSpec, body: Mapping[str, Any]) -> RequestResult:
         """Send one request and judge nothing."""
@@ -128,7 +143,8 @@ class Run:
     def done(self, spec: GateSpec) -> None:
         """Note that a gate has run; its server is stopped when no later gate needs it."""
         if self._bench is not None:
-            self._bench.done(self.variant(spec))
+            for variant in self.variants(spec).values():
+                self._bench.done(variant)
 
     def log_dir(self) -> Path:
         """Return the folder for the logs of started servers, made when the first one starts."""

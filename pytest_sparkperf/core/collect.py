@@ -37,7 +37,9 @@ class Measured:
 def collect(measured: Measured, verdicts: Sequence[Verdict], server: Mapping[str, Any]) -> Result:
     """Return the Result: each metric is the geometric mean over the bursts of all rounds."""
     acceptance = measured.acceptance
-    figures = {name: _over_cells([cell.get(name) for cell in measured.cells]) for name in METRICS}
+    figures: dict[str, Any] = {
+        name: _over_cells([cell.get(name) for cell in measured.cells]) for name in METRICS
+    }
     figures |= {
         "acceptance_rate": acceptance.rate if acceptance else None,
         "acceptance_length": acceptance.length if acceptance else None,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_sparkperf.core.errors import ConfigError
 from pytest_sparkperf.core.frozen import EMPTY, FrozenMap
-from pytest_sparkperf.core.keywords import KEYWORDS, Keyword, valid_keywords
+from pytest_sparkperf.core.keywords import COMPARABLE, COMPARISONS, KEYWORDS, Keyword, valid_keywords
 from pytest_sparkperf.core.kinds import did_you_mean, environment_text, shortened
 from pytest_sparkperf.core.load import Load
 from pytest_sparkperf.core.vllm_options import named_options, option_faults
@@ -31,11 +31,15 @@ _NEED_TWO_TOKENS = ("min_decode", "max_tpot_ms")
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One limit: the keyword (``min_decode``), the metric it judges (``decode_tok_s``) and its bound."""
+    """One limit: the keyword (``min_decode``), the metric it judges (``decode_tok_s``) and its bound.
+
+    With a ``quantile`` (0 to 1) it is about that share of the requests.
+    """
 
     gate: str
     metric: str
     bound: float
+    quantile: float | None = None
 
     @property
     def is_floor(self) -> bool:
@@ -44,11 +48,25 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
+class Comparison:
+    """One limit of a comparison: ``max_slowdown`` or ``min_speedup``, and the share or factor it demands.
+
+    ``metric`` None stands for what the load is mainly about: the decode rate of one stream, or the output
+    rate of several. ``gate`` names the metric too where the mark did.
+    """
+
+    gate: str
+    metric: str | None
+    bound: float
+
+
+@dataclass(frozen=True, slots=True)
 class GateSpec:
     """One gate: which variant, under which load, against which limits, within which budget.
 
     ``args`` and ``env`` may hold None, which removes the target's entry. ``limits`` is empty for a mark that
-    only measures; ``max_error_rate`` applies to it too.
+    only measures; ``max_error_rate`` applies to it too. ``against`` holds the variant keywords of the server
+    that is compared with, where they differ from the gate's own.
     """
 
     target: str | None = None
@@ -60,6 +78,8 @@ class GateSpec:
     executable: str | None = None
     load: Load = field(default_factory=Load)
     limits: tuple[Limit, ...] = ()
+    against: FrozenMap | None = None
+    comparisons: tuple[Comparison, ...] = ()
     max_error_rate: float = 0.0
     max_rounds: int = 12
     budget_s: float = 600.0
@@ -70,6 +90,16 @@ class GateSpec:
     def server_words(self) -> Hashable:
         """The keywords that decide which server is used; gates with equal ones share it."""
         return (self.target, self.k, self.args, self.env, self.model, self.image, self.executable)
+
+    def reference(self) -> GateSpec:
+        """Return the gate whose server this one is compared with; raises ValueError without ``against``."""
+        if self.against is None:
+            raise ValueError("this gate compares with no other server")
+        changes = dict(self.against)
+        for name in ("args", "env"):
+            if name in changes:
+                changes[name] = FrozenMap(changes[name])
+        return replace(self, **changes, against=None, comparisons=(), limits=())
 
 
 class MarkError(ConfigError):
@@ -109,6 +139,8 @@ def parse_mark(keywords: Mapping[str, Any]) -> GateSpec:
         **rest,
         load=Load(**load),
         limits=tuple(_limits(given)),
+        against=_against(given.get("against")),
+        comparisons=tuple(_comparisons(given)),
         max_error_rate=float(given.get("max_error_rate", 0)),
     )
 
@@ -122,7 +154,30 @@ def _limits(given: Mapping[str, Any]) -> Iterator[Limit]:
     for name, value in given.items():
         word = KEYWORDS[name]
         if word.group == "limits" and word.metric is not None:
-            yield Limit(name, word.metric, float(value))
+            yield Limit(name, word.metric, float(value), word.quantile)
+
+
+def _comparisons(given: Mapping[str, Any]) -> Iterator[Comparison]:
+    for name in COMPARISONS:
+        value = given.get(name)
+        if isinstance(value, Mapping):
+            yield from (
+                Comparison(f"{name}[{metric}]", metric, float(bound)) for metric, bound in value.items()
+            )
+        elif value is not None:
+            yield Comparison(name, None, float(value))
+
+
+def _against(value: Any) -> FrozenMap | None:
+    """Return the variant keywords that differ; a text names a target."""
+    if value is None:
+        return None
+    words: dict[str, Any] = {"target": value} if isinstance(value, str) else dict(value)
+    if "args" in words:
+        words["args"] = named_options(words["args"] or {})
+    if "env" in words:
+        words["env"] = _environment(words["env"] or {})
+    return FrozenMap(words)
 
 
 def _environment(env: Mapping[str, Any]) -> dict[str, str | None]:
@@ -150,6 +205,10 @@ def _keyword_faults(word: Keyword, value: Any) -> Iterator[str]:
         yield from (f"args: {key} {text}" for key, text in option_faults(value))
     elif word.name == "body":
         yield from _body_faults(value)
+    elif word.name == "against":
+        yield from _against_faults(value)
+    elif word.name in COMPARISONS:
+        yield from _comparison_faults(word.name, value)
     if word.feature is not None:
         yield f"{word.name} is not yet available (it comes with the feature {word.feature!r})"
     elif word.name == "prefix_cache" and value == "warm":
@@ -164,10 +223,38 @@ def _body_faults(body: Mapping[str, Any]) -> Iterator[str]:
             yield f"body: {name} is set by the measurement itself; {way_out}"
 
 
+def _against_faults(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        return
+    words = [name for name, word in KEYWORDS.items() if word.group == "variant"]
+    for name, one in value.items():
+        if name not in words:
+            near = did_you_mean(name, words) or ";"
+            yield f"against: {name} is not a keyword of a variant{near} valid are {', '.join(words)}"
+        elif one is not None:
+            yield from (f"against: {fault}" for fault in _keyword_faults(KEYWORDS[name], one))
+
+
+def _comparison_faults(name: str, value: Any) -> Iterator[str]:
+    for metric in value if isinstance(value, Mapping) else ():
+        if metric == "itl_ms":
+            yield f"{name}: itl_ms cannot be compared, as a chunk holds several tokens with MTP; use tpot_ms"
+        elif metric not in COMPARABLE:
+            near = did_you_mean(metric, COMPARABLE) or ";"
+            yield f"{name}: {metric} is not a metric to compare{near} valid are {', '.join(COMPARABLE)}"
+
+
 def _contradictions(given: Mapping[str, Any]) -> Iterator[str]:
     for name in _NEED_AGAINST:
         if name in given and given[name] is not False and "against" not in given:
             yield f'{name} needs against: say what to compare with, such as against={{"k": 0}}'
+    if "max_slowdown" in given and "against" not in given:
+        yield (
+            "max_slowdown without against compares with a baseline, which is not yet available (it comes "
+            "with the feature 'Baselines'); say what to compare with, such as against={\"k\": 0}"
+        )
+    if "against" in given and not any(name in given for name in (*COMPARISONS, "same_output", "max_kv_loss")):
+        yield "against compares nothing by itself; say what must hold, such as min_speedup=1.25"
     inline = [
         name for name in given if name in KEYWORDS and KEYWORDS[name].group == "load" and name != "workload"
     ]

@@ -24,15 +24,16 @@ from pytest_sparkperf.core.kinds import (
 
 Group = Literal["variant", "load", "limits", "comparison", "server facts", "budget"]
 
-VERDICTS, MTP, SERVERS, WORKLOADS = "Verdicts that hold", "MTP", "Servers", "Workloads"
+MTP, SERVERS, WORKLOADS = "MTP", "Servers", "Workloads"
 
 
 @dataclass(frozen=True, slots=True)
 class Keyword:
     """One keyword.
 
-    ``gives`` and ``example`` are what a message advises; ``metric`` is what a limit judges; ``feature`` names
-    what brings a keyword that is known and not yet available.
+    ``gives`` and ``example`` are what a message advises; ``metric`` is what a limit judges, of single
+    requests with a ``quantile`` (0 to 1); ``feature`` names what brings a keyword that is known and not yet
+    available.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Keyword:
     example: str
     metric: str | None = None
     feature: str | None = None
+    quantile: float | None = None
 
 
 def _sampling(value: Any) -> bool:
@@ -106,9 +108,9 @@ _LATENCIES = (("ttft", "500"), ("tpot", "12.5"), ("itl", "50"), ("e2el", "5000")
 
 
 def _latency(name: str, example: str, percentile: str = "") -> Keyword:
-    feature = VERDICTS if percentile or name == "itl" else None
     keyword = f"max_{name}_{percentile}_ms" if percentile else f"max_{name}_ms"
-    return Keyword(keyword, "limits", POSITIVE, "milliseconds", example, f"{name}_ms", feature)
+    quantile = int(percentile[1:]) / 100 if percentile else None
+    return Keyword(keyword, "limits", POSITIVE, "milliseconds", example, f"{name}_ms", quantile=quantile)
 
 
 _LIMITS = (
@@ -137,9 +139,9 @@ _LIMITS = (
 )
 
 _COMPARISON = (
-    Keyword("against", "comparison", _AGAINST, "what to compare with", '{"k": 0}', feature=VERDICTS),
-    Keyword("max_slowdown", "comparison", _SLOWDOWN, "the share that may be lost", "0.05", feature=VERDICTS),
-    Keyword("min_speedup", "comparison", _SPEEDUP, "the least factor", "1.25", feature=VERDICTS),
+    Keyword("against", "comparison", _AGAINST, "what to compare with", '{"k": 0}'),
+    Keyword("max_slowdown", "comparison", _SLOWDOWN, "the share that may be lost", "0.05"),
+    Keyword("min_speedup", "comparison", _SPEEDUP, "the least factor", "1.25"),
     Keyword("same_output", "comparison", _SWITCH, "whether outputs must be equal", "True", feature=MTP),
     Keyword("max_kv_loss", "comparison", SHARE, "the share that may be lost", "0.2", feature=MTP),
 )
@@ -154,6 +156,21 @@ _REST = (
 
 KEYWORDS: Mapping[str, Keyword] = MappingProxyType(
     {word.name: word for word in (*_VARIANT, *_LOAD, *_LIMITS, *_COMPARISON, *_REST)}
+)
+
+
+# Comparisons of speed, and the metrics they may name.
+COMPARISONS = ("max_slowdown", "min_speedup")
+COMPARABLE = (
+    "decode_tok_s",
+    "output_tok_s",
+    "decode_throughput_tok_s",
+    "prefill_tok_s",
+    "input_tok_s",
+    "requests_per_s",
+    "ttft_ms",
+    "tpot_ms",
+    "e2el_ms",
 )
 
 

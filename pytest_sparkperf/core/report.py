@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_sparkperf.core.keywords import KEYWORDS
+from pytest_sparkperf.core.keywords import COMPARISONS, KEYWORDS
 from pytest_sparkperf.core.metrics import METRICS, Metric
 from pytest_sparkperf.core.result import Outcome, Result, Verdict
 
@@ -27,7 +27,7 @@ def figure(value: float, unit: str = "") -> str:
 
 def verdict_line(verdict: Verdict, metric: Metric | None) -> str:
     """Say one verdict: the word, the estimate with its interval, the limit, and what it means."""
-    unit = metric.unit if metric else ""
+    unit = "times the speed" if _is_ratio(verdict) else metric.unit if metric else ""
     if verdict.estimate is None:
         return f"{verdict.outcome} {_asked(verdict)}: {verdict.reason}"
     interval = ""
@@ -39,16 +39,20 @@ def verdict_line(verdict: Verdict, metric: Metric | None) -> str:
 
 def detectable_line(verdict: Verdict, metric: Metric | None) -> str | None:
     """Say which true value would have failed with 90 % probability."""
-    if verdict.mde is None or metric is None:
+    if verdict.mde is None:
+        return None
+    if _is_ratio(verdict):
+        return f"a true ratio under {figure(verdict.mde)} would have failed with 90 % probability"
+    if metric is None:
         return None
     side = "under" if metric.higher_is_better else "over"
     return f"a true value {side} {figure(verdict.mde, metric.unit)} would have failed with 90 % probability"
 
 
 def verdict_lines(result: Result) -> list[str]:
-    """Return the verdicts, each followed by what it could have detected."""
+    """Return the verdicts, the worst first, each followed by what it could have detected."""
     lines: list[str] = []
-    for verdict in result.verdicts:
+    for verdict in sorted(result.verdicts, key=lambda verdict: _WORST_FIRST.index(verdict.outcome)):
         metric = _metric_of(verdict)
         lines.append(verdict_line(verdict, metric))
         detectable = detectable_line(verdict, metric)
@@ -97,8 +101,10 @@ def server_line(result: Result) -> str:
 
 def result_lines(result: Result) -> list[str]:
     """Return everything said about one measurement, most important first."""
-    lines = verdict_lines(result)
+    lines = [*verdict_lines(result), *result.notes]
     lines += [measured_line(result), work_line(result), server_line(result)]
+    if result.against is not None:
+        lines += [f"against {server_line(result.against)}: {measured_line(result.against)}"]
     if result.simulated:
         lines.append(SIMULATED)
     return lines
@@ -132,4 +138,12 @@ def _metric_of(verdict: Verdict) -> Metric | None:
 
 
 def _asked(verdict: Verdict) -> str:
-    return verdict.gate if verdict.limit is None else f"{verdict.gate}={verdict.limit:g}"
+    if verdict.limit is None:
+        return verdict.gate
+    # A slowdown is asked for as the share that may be lost, and judged as the ratio that must be kept.
+    asked = 1 - verdict.limit if verdict.gate.startswith("max_slowdown") else verdict.limit
+    return f"{verdict.gate}={asked:g}"
+
+
+def _is_ratio(verdict: Verdict) -> bool:
+    return verdict.gate.partition("[")[0] in COMPARISONS

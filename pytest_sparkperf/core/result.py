@@ -123,7 +123,11 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Everything one measurement found; figures are None where they were not measured."""
+    """Everything one measurement found; figures are None where they were not measured.
+
+    Of a comparison the figures are those of B, the server under test; ``against`` holds those of A, and
+    ``ratio`` is the speed of B over that of A.
+    """
 
     decode_tok_s: float | None = None
     output_tok_s: float | None = None
@@ -149,6 +153,9 @@ class Result:
     server: Mapping[str, Any] = field(default_factory=lambda: _NO_FACTS)
     simulated: bool = False
     tpot_rule: TpotRule | None = None
+    ratio: float | None = None
+    against: Result | None = None
+    notes: tuple[str, ...] = ()
 
     def percentile(self, name: str, q: float) -> float | None:
         """Return the ``q``-th percentile (0 to 100) of a per-request metric over all valid requests.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,15 @@ from pytest_sparkperf.core.errors import ConfigError
 from pytest_sparkperf.core.gate import GateSpec
 from pytest_sparkperf.core.heat import NO_HEAT, Thermal
 from pytest_sparkperf.core.load import Endpoint, Load
+from pytest_sparkperf.core.order import SUBJECT, Arm
 from pytest_sparkperf.core.prompts import Prompt, shipped_prompts
 from pytest_sparkperf.core.result import RequestResult, Result
 from pytest_sparkperf.core.variant import Variant
 from pytest_sparkperf.core.workload import fit_prompts
-from pytest_sparkperf.experiment.arm import Arm
 from pytest_sparkperf.experiment.loop import LoopThread
-from pytest_sparkperf.experiment.measure import Conditions, Measurement, cells_of
+from pytest_sparkperf.experiment.measure import Conditions, Measurement
 from pytest_sparkperf.experiment.pool import ServerPool
+from pytest_sparkperf.experiment.side import Side
 from pytest_sparkperf.experiment.tokens import token_counter
 
 # Texts to continue a prompt with that must be longer than the shipped ones.
@@ -39,19 +41,26 @@ class Bench:
         """Return the running server of a variant; raises ServerError when it cannot be had."""
         return self._pool.get(variant)
 
-    def measure(self, variant: Variant, spec: GateSpec, *, gates: int) -> Result:
-        """Measure a gate on its server; raises ServerError or ConfigError before anything is measured."""
-        server = self._pool.get(variant)
-        _check_concurrency(server, spec.load)
-        prompts = _prompts(server, spec.load)
-        cells = cells_of(spec.load, len(prompts))
-        conditions = Conditions(variant.describe(), gates, thermal_of(server))
-        exclusive = variant.traffic == "exclusive"
+    def measure(self, variants: Mapping[Arm, Variant], spec: GateSpec, *, gates: int) -> Result:
+        """Measure a gate on its server (B), or on it and the one it is compared with (A) in turn.
+
+        Raises ServerError or ConfigError before anything is measured.
+        """
+        servers = self._pool.get_all(variants)
+        for server in servers.values():
+            _check_concurrency(server, spec.load)
+        # Both sides send the same texts: they are fitted with the tokenizer of the server under test.
+        prompts = _prompts(servers[SUBJECT], spec.load)
+        conditions = Conditions(gates, thermal_of(servers[SUBJECT]))
 
         async def run() -> Result:
-            async with open_async_client(server.url, api_key=server.api_key) as client:
-                arm = Arm(server, client, spec.load, prompts, exclusive=exclusive)
-                return await Measurement(arm, spec, cells, conditions).run()
+            async with AsyncExitStack() as stack:
+                sides: dict[Arm, Side] = {}
+                for arm, server in servers.items():
+                    client = open_async_client(server.url, api_key=server.api_key)
+                    await stack.enter_async_context(client)
+                    sides[arm] = Side(variants[arm], server, client, spec.load, prompts)
+                return await Measurement(sides, spec, conditions).run()
 
         return self._loop.run(run())
 

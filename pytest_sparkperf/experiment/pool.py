@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
 from pytest_sparkperf.adapters.server import Server
+from pytest_sparkperf.core.order import Arm
 from pytest_sparkperf.core.variant import Variant
 
 RESIDENTS = 2
@@ -29,14 +30,21 @@ class ServerPool:
 
         A server that died since it was last used is stopped and started again.
         """
+        return self._get(variant, keep=())
+
+    def _get(self, variant: Variant, keep: Sequence[Variant]) -> Server:
         server = self._up.get(variant)
         if server is not None and not server.alive():
             self._stop(variant)
             server = None
         if server is None:
-            self._make_room(variant)
+            self._make_room(variant, keep)
             server = self._up[variant] = self._start(variant)
         return server
+
+    def get_all(self, variants: Mapping[Arm, Variant]) -> dict[Arm, Server]:
+        """Return the servers of a comparison, all up at once; started strictly one after the other."""
+        return {arm: self._get(variant, keep=tuple(variants.values())) for arm, variant in variants.items()}
 
     def done(self, variant: Variant) -> None:
         """Note that an expected gate has run, and stop what no later one needs."""
@@ -51,11 +59,10 @@ class ServerPool:
             for variant in list(self._up):
                 stack.callback(self._up.pop(variant).stop)
 
-    def _make_room(self, variant: Variant) -> None:
+    def _make_room(self, variant: Variant, keep: Sequence[Variant]) -> None:
         ours = [one for one in self._up if self._owned(one)]
-        if variant.launch == "attach" or len(ours) < RESIDENTS:
-            return
-        self._stop(max(ours, key=self._next_need))
+        if self._owned(variant) and len(ours) >= RESIDENTS:
+            self._stop(max((one for one in ours if one not in keep), key=self._next_need))
 
     def _next_need(self, variant: Variant) -> int:
         return self._expected.index(variant) if variant in self._expected else len(self._expected)

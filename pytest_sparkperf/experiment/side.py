@@ -1,10 +1,11 @@
-"""One server under measurement: sends its cells, and holds the server's own counters against them."""
+"""One side of a measurement: sends cells to its server, and holds the server's own counters against them."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from pytest_sparkperf.adapters.client import GenerationRequest, Timeouts
 from pytest_sparkperf.adapters.http import httpx
@@ -15,6 +16,7 @@ from pytest_sparkperf.core.exposition import Scrape, difference
 from pytest_sparkperf.core.load import Load
 from pytest_sparkperf.core.prompts import Prompt
 from pytest_sparkperf.core.serverlog import jit_kernels
+from pytest_sparkperf.core.variant import Variant
 from pytest_sparkperf.core.workload import request_body
 from pytest_sparkperf.experiment.counters import settled_scrape
 from pytest_sparkperf.experiment.shots import Burst, fire
@@ -43,17 +45,16 @@ class PassRecord:
         return sum(request.output_tokens or 0 for burst in bursts for request in burst.requests)
 
 
-class Arm:
+class Side:
     """Sends the passes of one measurement to one server."""
 
     def __init__(
         self,
+        variant: Variant,
         server: Server,
         client: httpx.AsyncClient,
         load: Load,
         prompts: Sequence[Prompt],
-        *,
-        exclusive: bool,
     ) -> None:
         self.server = server
         self.records: list[PassRecord] = []
@@ -61,7 +62,8 @@ class Arm:
         self._client = client
         self._load = load
         self._prompts = tuple(prompts)
-        self._exclusive = exclusive
+        self._name = variant.describe()
+        self._exclusive = variant.traffic == "exclusive"
         self._timeouts = Timeouts()
         self._log_offset = 0
 
@@ -105,12 +107,24 @@ class Arm:
             )
         return None
 
+    def kept(self, indexes: Sequence[int]) -> list[PassRecord]:
+        """Return the passes with these indexes."""
+        return [record for record in self.records if record.index in set(indexes)]
+
+    def everything(self) -> list[Burst]:
+        """Return every burst that was sent, in warm-up and in passes that were sent again too."""
+        return [burst for record in (*self.superseded, *self.records) for burst in record.bursts.values()]
+
     def acceptance(self, indexes: Sequence[int]) -> Acceptance | None:
         """Return the acceptance over the passes that became rounds; None with MTP off or without counters."""
-        kept = [record for record in self.records if record.index in set(indexes)]
+        kept = self.kept(indexes)
         if not kept or kept[0].before is None or kept[-1].after is None:
             return None
         return acceptance_between(kept[0].before, kept[-1].after)
+
+    def facts(self) -> Mapping[str, Any]:
+        """Return the facts that a Result carries: the server's own, and the name that reports use."""
+        return {**self.server.facts, "name": self._name, "simulated": self.server.simulated}
 
     def log_tail(self) -> str:
         """Return the last lines of the log of a started server, set off from our own words."""
