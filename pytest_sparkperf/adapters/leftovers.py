@@ -1,0 +1,97 @@
+"""Finds and ends what is left of servers whose supervisor was killed, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_sparkperf.adapters.supervisor import (
+    ProcessEntry,
+    carriers,
+    descendants,
+    end_processes,
+    read_process,
+    read_table,
+)
+from pytest_sparkperf.core.errors import ServerError
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """What the record of a dead supervisor says: the processes are found by start time, uid and nonce."""
+
+    path: Path
+    name: str
+    nonce: str
+    recorded: tuple[tuple[int, int], ...]
+
+    def processes(self) -> list[ProcessEntry]:
+        """Return those that still run, and whatever is below them."""
+        table = read_table()
+        known = {
+            pid: table[pid] for pid, start in self.recorded if pid in table and table[pid].start == start
+        }
+        known |= {entry.pid: entry for entry in carriers(self.nonce, table)}
+        for root in list(known):
+            known |= {entry.pid: entry for entry in descendants(root, table)}
+        known.pop(os.getpid(), None)
+        return list(known.values())
+
+    def end(self, grace_s: float = 10.0) -> list[int]:
+        """End them and remove the record; return the pids that would not go, and keep the record then."""
+        left = end_processes(self.processes, grace_s)
+        if not left:
+            self.path.unlink(missing_ok=True)
+        return left
+
+
+def record_dir() -> Path:
+    """Return the folder of this user's records, made if need be; refuse one that others could write."""
+    path = Path(tempfile.gettempdir()) / f"sparkperf-{os.getuid()}"
+    path.mkdir(mode=0o700, exist_ok=True)
+    info = path.lstat()
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & 0o022:
+        raise ServerError(
+            f"{str(path)!r} holds the records of started servers and must be a folder "
+            "that only you can write; remove it, or set TMPDIR to a folder of your own."
+        )
+    return path
+
+
+def find_leftovers(folder: Path | None = None) -> list[Leftover]:
+    """Return the records whose supervisor is dead; records of another machine or boot are passed over."""
+    folder = record_dir() if folder is None else folder
+    found = (read_leftover(path) for path in sorted(folder.glob("*.json")))
+    return [leftover for leftover in found if leftover is not None]
+
+
+def read_leftover(path: Path) -> Leftover | None:
+    """Read one record; None when its supervisor lives, or it is not about processes of this boot and user."""
+    try:
+        record: Any = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    if not isinstance(record, dict) or record.get("uid") != os.getuid():
+        return None
+    if record.get("boot_id") != _BOOT_ID.read_text("ascii").strip() or _lives(record.get("supervisor")):
+        return None
+    return _leftover(path, record)
+
+
+def _leftover(path: Path, record: Mapping[str, Any]) -> Leftover:
+    pairs = [record["server"], *record["descendants"]]
+    recorded = tuple((pair[0], pair[1]) for pair in pairs if pair)
+    return Leftover(path, record["name"], record["nonce"], recorded)
+
+
+def _lives(pair: Any) -> bool:
+    entry = read_process(pair[0]) if pair else None
+    return entry is not None and entry.start == pair[1]
