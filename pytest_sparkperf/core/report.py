@@ -87,8 +87,9 @@ def work_line(result: Result) -> str:
 def server_line(result: Result) -> str:
     """Say which server it was, from its own facts."""
     facts = result.server
-    parts = [str(facts.get("name", "server"))]
-    if (k := facts.get("k")) is not None:
+    name = str(facts.get("name", "server"))
+    parts = [name]
+    if (k := facts.get("k")) is not None and f"k={k}" not in name:
         parts.append(f"k={k}")
     if facts.get("model"):
         parts.append(f"model {facts['model']}")

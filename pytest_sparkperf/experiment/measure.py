@@ -130,7 +130,7 @@ class Measurement:
             rule=self._rule,
             acceptance=side.acceptance(rounds),
         )
-        return collect(measured, verdicts, side.facts())
+        return replace(collect(measured, verdicts, side.facts()), notes=side.notes())
 
     def _verdicts(self) -> list[Verdict]:
         if self._failure is None:

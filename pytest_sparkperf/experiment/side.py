@@ -63,6 +63,7 @@ class Side:
         self._load = load
         self._prompts = tuple(prompts)
         self._name = variant.describe()
+        self._wanted_k = variant.k
         self._exclusive = variant.traffic == "exclusive"
         self._timeouts = Timeouts()
         self._log_offset = 0
@@ -125,6 +126,15 @@ class Side:
     def facts(self) -> Mapping[str, Any]:
         """Return the facts that a Result carries: the server's own, and the name that reports use."""
         return {**self.server.facts, "name": self._name, "simulated": self.server.simulated}
+
+    def notes(self) -> tuple[str, ...]:
+        """Say what could not be checked of the server."""
+        if self._wanted_k is None or self.server.k is not None:
+            return ()
+        return (
+            f"k={self._wanted_k} was asked for and could not be checked: {self.server.url} shows it neither at "
+            f"/metrics nor at /server_info",
+        )
 
     def log_tail(self) -> str:
         """Return the last lines of the log of a started server, set off from our own words."""
