@@ -9,6 +9,9 @@ from typing import Literal
 
 import pytest
 
+from pytest_sparkperf.core.document import parse_targets
+from pytest_sparkperf.core.faults import DocumentError
+
 Inconclusive = Literal["skip", "fail"]
 
 _NOT_YET = {
@@ -25,6 +28,7 @@ _NOT_YET = {
 }
 _NOT_YET_FLAGS = {"--sparkperf-record": "Baselines", "--sparkperf-keep-servers": "Servers"}
 _LATER = "Not yet available: comes with the feature {!r}."
+_K_ADVICE = "; where it matters which k a server has, write --sparkperf-url 3=http://127.0.0.1:8000"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,26 +89,23 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 def read_settings(config: pytest.Config) -> Settings:
-    """Read the options of this run; raises UsageError for one that cannot be used as written."""
+    """Read the options of this run; raises UsageError for one that cannot be used as written.
+
+    Without --sparkperf nothing but the switch is read, so that no other run stumbles over what an ini file
+    says about gates.
+    """
     for name, feature in (_NOT_YET | _NOT_YET_FLAGS).items():
         if config.getoption(_dest(name)):
-            raise pytest.UsageError(f"{name} is not yet available (it comes with the feature {feature!r})")
-    urls = tuple(parse_url(text) for text in config.getoption("sparkperf_urls"))
-    target = config.getoption("sparkperf_target") or config.getini("sparkperf_target") or None
-    if urls and config.getoption("sparkperf_target"):
-        raise pytest.UsageError(
-            f"--sparkperf-url and --sparkperf-target={target} both say what to measure; give one of them"
-        )
-    ks = [k for k, _ in urls]
-    if len(set(ks)) < len(ks):
-        raise pytest.UsageError(
-            "--sparkperf-url was given twice for one k; say which server is which, "
-            "for example --sparkperf-url 0=http://host:8000 --sparkperf-url 3=http://host:8001"
-        )
+            raise pytest.UsageError(
+                f"{name} is not yet available (it comes with the feature {feature!r}); leave it out"
+            )
+    if not config.getoption("sparkperf_enabled"):
+        return Settings(False, None, None, (), "skip", ci=False, rootdir=config.rootpath)
+    urls = _urls(config)
     return Settings(
-        enabled=bool(config.getoption("sparkperf_enabled")),
+        enabled=True,
         config_file=_config_file(config),
-        target=None if urls else target,
+        target=None if urls else config.getoption("sparkperf_target") or config.getini("sparkperf_target") or None,
         urls=urls,
         inconclusive=_inconclusive(config),
         ci=os.environ.get("CI", "").lower() not in ("", "0", "false"),
@@ -116,16 +117,34 @@ def parse_url(text: str) -> tuple[int | None, str]:
     """Split ``[K=]URL``; raises UsageError when either part is not what it should be."""
     k_text, equals, url = text.partition("=")
     k: int | None = None
-    if equals and k_text.isdecimal():
+    if equals and k_text.isascii() and k_text.isdecimal():
         k = int(k_text)
     else:
         url = text
-    if not url.startswith(("http://", "https://")) or not url.partition("://")[2].strip("/"):
+    try:
+        target = parse_targets({"url": {"launch": "attach", "url": url}})["url"]
+    except DocumentError as error:
+        # Its text says nothing of what was written where that may hold a password.
+        raise pytest.UsageError(f"--sparkperf-url: {error.faults[0].text}{_K_ADVICE}") from None
+    return k, target.urls[0][1]
+
+
+def _urls(config: pytest.Config) -> tuple[tuple[int | None, str], ...]:
+    urls = tuple(parse_url(text) for text in config.getoption("sparkperf_urls"))
+    target = config.getoption("sparkperf_target")
+    if urls and target:
         raise pytest.UsageError(
-            f"--sparkperf-url {text!r} is not [K=]URL; give the server's root, for example "
-            f"--sparkperf-url http://127.0.0.1:8000 or --sparkperf-url 3=http://127.0.0.1:8001"
+            f"--sparkperf-url and --sparkperf-target={target} both say what to measure; give one of them"
         )
-    return k, url.rstrip("/").removesuffix("/v1")
+    ks = [k for k, _ in urls]
+    for k in ks:
+        if ks.count(k) > 1:
+            which = "without a k" if k is None else f"for k={k}"
+            raise pytest.UsageError(
+                f"--sparkperf-url was given {ks.count(k)} times {which}; say once per k which server has it, "
+                f"for example --sparkperf-url 0=http://host:8000 --sparkperf-url 3=http://host:8001"
+            )
+    return urls
 
 
 def _dest(option: str) -> str:
@@ -134,17 +153,20 @@ def _dest(option: str) -> str:
 
 def _config_file(config: pytest.Config) -> Path | None:
     """The file to read: None when none was named and the default one is not there."""
-    named = config.getoption("sparkperf_config")
-    if named:
-        path = config.invocation_params.dir / str(named)
-    elif ini := config.getini("sparkperf_config"):
-        path = config.rootpath / str(ini)
-    else:
-        path = config.rootpath / "sparkperf.yaml"
-        if not path.is_file():
-            return None
+    if named := config.getoption("sparkperf_config"):
+        return _existing(config.invocation_params.dir / str(named), f"--sparkperf-config={named}")
+    if named := config.getini("sparkperf_config"):
+        return _existing(config.rootpath / str(named), f"sparkperf_config = {named} in the ini file")
+    path = config.rootpath / "sparkperf.yaml"
+    return path if path.is_file() else None
+
+
+def _existing(path: Path, written: str) -> Path:
     if not path.is_file():
-        raise pytest.UsageError(f"--sparkperf-config: there is no file {str(path)!r}")
+        raise pytest.UsageError(
+            f"{written}: there is no file {str(path)!r}; name the file that describes the servers, or leave "
+            f"this out to use sparkperf.yaml in the root directory"
+        )
     return path
 
 
@@ -154,4 +176,4 @@ def _inconclusive(config: pytest.Config) -> Inconclusive:
         return "skip"
     if value == "fail":
         return "fail"
-    raise pytest.UsageError(f"sparkperf_inconclusive = {value!r} in the ini file; valid are skip and fail")
+    raise pytest.UsageError(f"sparkperf_inconclusive = {value} in the ini file; valid are skip and fail")

@@ -131,10 +131,11 @@ class Side:
         """Say what could not be checked of the server."""
         if self._wanted_k is None or self.server.k is not None:
             return ()
-        return (
-            f"k={self._wanted_k} was asked for and could not be checked: {self.server.url} shows it neither at "
-            f"/metrics nor at /server_info",
+        unchecked = (
+            f"k={self._wanted_k} was asked for and could not be checked: {self.server.url} shows it neither "
+            f"at /metrics nor at /server_info"
         )
+        return (unchecked,)
 
     def log_tail(self) -> str:
         """Return the last lines of the log of a started server, set off from our own words."""
