@@ -1,0 +1,207 @@
+"""How a simulated server is started: vLLM's flags, the simulator's own, and their checks."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import isfinite, nan
+from typing import NoReturn
+
+from pytest_sparkperf.core.errors import ConfigError
+from pytest_sparkperf.sim.engine import EngineSettings
+from pytest_sparkperf.sim.faults import FAULTS, Faults, parse_faults
+from pytest_sparkperf.sim.profile import DEFAULT_PROFILE, PROFILES, Profile
+
+
+@dataclass(frozen=True, slots=True)
+class Speculation:
+    """Speculative decoding as ``--speculative-config`` names it."""
+
+    method: str
+    num_speculative_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """Everything a simulated server is started with."""
+
+    host: str
+    port: int
+    model: str
+    served_names: tuple[str, ...]
+    max_model_len: int
+    profile: Profile
+    engine: EngineSettings
+    speculation: Speculation | None
+    api_key: str | None
+    prompt_details: bool
+    faults: Faults
+    emissions_file: str | None
+    start_delay_s: float
+    stats_interval_s: float
+
+
+def parse_arguments(argv: Sequence[str], *, api_key: str | None = None) -> ServerSettings:
+    """Return the settings of a command line; raise ConfigError on anything not known.
+
+    Options may be written with underscores, as vLLM allows. ``api_key`` is the one of the environment.
+    """
+    parser = _parser()
+    arguments, unknown = parser.parse_known_args([_dashed(argument) for argument in argv])
+    if unknown:
+        raise ConfigError(_unknown_text(unknown, parser))
+    profile = PROFILES[arguments.profile]
+    speculation = _speculation(arguments.speculative_config)
+    model = arguments.model_option or arguments.model_tag or profile.model
+    return ServerSettings(
+        host=arguments.host,
+        port=arguments.port,
+        model=model,
+        served_names=tuple(arguments.served_model_name or (model,)),
+        max_model_len=arguments.max_model_len or profile.max_model_len,
+        profile=profile,
+        engine=_engine_settings(arguments, profile, speculation),
+        speculation=speculation,
+        api_key=arguments.api_key or api_key,
+        prompt_details=arguments.enable_prompt_tokens_details,
+        faults=parse_faults(arguments.fault),
+        emissions_file=arguments.emissions,
+        start_delay_s=arguments.start_delay_s,
+        stats_interval_s=arguments.stats_interval_s,
+    )
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message[:1].upper()}{message[1:]}. See sparkperf sim --help.")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="sparkperf sim",
+        description="Serve simulated vLLM answers at the speed of a described machine.",
+        allow_abbrev=False,
+    )
+    _add_vllm_options(parser.add_argument_group("vLLM's options, with vLLM's meaning"))
+    _add_own_options(parser.add_argument_group("the simulator's own options"))
+    return parser
+
+
+def _add_vllm_options(group: argparse._ArgumentGroup) -> None:
+    toggle = argparse.BooleanOptionalAction
+    group.add_argument("model_tag", nargs="?", metavar="MODEL", help="a name only, nothing is loaded")
+    group.add_argument("--model", dest="model_option", metavar="MODEL", help="the same")
+    group.add_argument("--served-model-name", nargs="+", metavar="NAME", help="names requests may use")
+    group.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    group.add_argument("--port", type=_port, default=8000, help="0 takes a free one (default: %(default)s)")
+    group.add_argument("--max-num-seqs", type=_positive, metavar="N", help="most requests in one batch")
+    group.add_argument("--max-num-batched-tokens", type=_positive, metavar="N", help="most tokens of a step")
+    group.add_argument("--max-model-len", type=_positive, metavar="N", help="most tokens of one request")
+    group.add_argument("--speculative-config", metavar="JSON", help="method and num_speculative_tokens")
+    group.add_argument("--api-key", metavar="KEY", help="asked of /v1 requests (default: VLLM_API_KEY)")
+    group.add_argument("--enable-prefix-caching", action=toggle, default=True, help="reuse known prompts")
+    group.add_argument("--enable-prompt-tokens-details", action=toggle, default=False, help="cached_tokens")
+    group.add_argument("--enable-auto-tool-choice", action=toggle, default=False, help="accepted")
+    group.add_argument("--tool-call-parser", metavar="NAME", help="accepted")
+    group.add_argument("--reasoning-parser", metavar="NAME", help="accepted; thinking is always parsed")
+
+
+def _add_own_options(group: argparse._ArgumentGroup) -> None:
+    names = ", ".join(PROFILES)
+    group.add_argument("--profile", choices=PROFILES, default=DEFAULT_PROFILE, help=f"machine: {names}")
+    group.add_argument("--slowdown", type=_factor, default=1.0, help="2.0: every step takes twice as long")
+    group.add_argument("--seed", type=int, default=0, help="of noise and acceptance (default: 0)")
+    group.add_argument("--noise", type=_share, default=0.005, help="relative sd of a step (default: 0.005)")
+    group.add_argument("--jit-s", type=_seconds, default=0.05, help="compile time of a new shape; 0: none")
+    group.add_argument("--emissions", metavar="FILE", help="append the emission times of each request")
+    group.add_argument("--start-delay-s", type=_seconds, default=0.0, help="seconds before it listens")
+    group.add_argument("--stats-interval-s", type=_interval, default=10.0, help="between lines of figures")
+    faults = "; ".join(f"{name}: {text}" for name, text in FAULTS.items())
+    group.add_argument(
+        "--fault", action="append", default=[], metavar="NAME[=N]", help=f"repeatable. {faults}"
+    )
+
+
+def _engine_settings(
+    arguments: argparse.Namespace, profile: Profile, speculation: Speculation | None
+) -> EngineSettings:
+    return EngineSettings(
+        draft_tokens=speculation.num_speculative_tokens if speculation else 0,
+        max_num_seqs=arguments.max_num_seqs or profile.max_num_seqs,
+        max_num_batched_tokens=arguments.max_num_batched_tokens or profile.max_num_batched_tokens,
+        prefix_caching=arguments.enable_prefix_caching,
+        slowdown=arguments.slowdown,
+        noise=arguments.noise,
+        jit_s=arguments.jit_s,
+        seed=arguments.seed,
+    )
+
+
+def _speculation(text: str | None) -> Speculation | None:
+    if text is None:
+        return None
+    valid = 'Write for example \'{"method": "mtp", "num_speculative_tokens": 3}\'.'
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"--speculative-config {text!r} is not JSON: {error}. {valid}") from None
+    if not isinstance(document, dict):
+        raise ConfigError(f"--speculative-config {text!r} is not a JSON object. {valid}")
+    tokens, method = document.get("num_speculative_tokens"), document.get("method")
+    if not isinstance(method, str) or type(tokens) is not int or not 1 <= tokens <= 16:
+        raise ConfigError(
+            f"--speculative-config {text!r} needs a method and num_speculative_tokens from 1 to 16. {valid}"
+        )
+    return Speculation(method, tokens)
+
+
+def _unknown_text(unknown: Sequence[str], parser: argparse.ArgumentParser) -> str:
+    options = (option for action in parser._actions for option in action.option_strings)
+    valid = ", ".join(sorted(option for option in options if option.startswith("--")))
+    return f"The simulator does not know {' '.join(unknown)!r}. Valid options: {valid}."
+
+
+def _dashed(argument: str) -> str:
+    if not argument.startswith("--"):
+        return argument
+    name, equals, value = argument.partition("=")
+    return name.replace("_", "-") + equals + value
+
+
+def _port(text: str) -> int:
+    return int(
+        _number(text, "a port from 0 to 65535", lambda value: value.is_integer() and 0 <= value <= 65535)
+    )
+
+
+def _positive(text: str) -> int:
+    return int(_number(text, "a whole number of at least 1", lambda value: value.is_integer() and value >= 1))
+
+
+def _factor(text: str) -> float:
+    return _number(text, "a factor above 0", lambda value: value > 0)
+
+
+def _share(text: str) -> float:
+    return _number(text, "a share from 0 to 0.2", lambda value: 0 <= value <= 0.2)
+
+
+def _seconds(text: str) -> float:
+    return _number(text, "seconds of at least 0", lambda value: value >= 0)
+
+
+def _interval(text: str) -> float:
+    return _number(text, "seconds of at least 0.1", lambda value: value >= 0.1)
+
+
+def _number(text: str, valid: str, accepts: Callable[[float], bool]) -> float:
+    """Return the number an option's text stands for; argparse puts the option's name before the refusal."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = nan
+    if not isfinite(value) or not accepts(value):
+        raise argparse.ArgumentTypeError(f"{text!r} is not {valid}")
+    return value

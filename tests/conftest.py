@@ -1,0 +1,16 @@
+"""Fixtures for all tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from simulator_process import SimulatorPool, StartSimulator
+
+
+@pytest.fixture(scope="session")
+def simulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartSimulator]:
+    """Start simulated servers by their flags; those with the same flags are one process."""
+    pool = SimulatorPool(tmp_path_factory.mktemp("simulators"))
+    yield pool
+    pool.stop()
