@@ -68,7 +68,7 @@ def layer_of(name: str) -> str | None:
 
 
 @pytest.mark.parametrize(("path", "layer"), list(modules()), ids=lambda value: getattr(value, "name", value))
-def test_module_imports_only_what_its_layer_may(path, layer):
+def test_module_imports_only_what_its_layer_may(path: Path, layer: str) -> None:
     tree = ast.parse(path.read_text())
     upward = [
         name
@@ -82,13 +82,13 @@ def test_module_imports_only_what_its_layer_may(path, layer):
 @pytest.mark.parametrize(
     "path", [path for path, layer in modules() if layer == "core"], ids=lambda path: path.name
 )
-def test_core_touches_nothing_outside(path):
+def test_core_touches_nothing_outside(path: Path) -> None:
     names = {name.partition(".")[0] for name, _ in imported(ast.parse(path.read_text()))}
 
     assert names & PURE_FORBIDDEN == set()
 
 
-def test_pytest_is_imported_by_the_glue_alone():
+def test_pytest_is_imported_by_the_glue_alone() -> None:
     users = {
         layer
         for path, layer in modules()
@@ -99,7 +99,7 @@ def test_pytest_is_imported_by_the_glue_alone():
     assert users == {"glue"}
 
 
-def test_httpx_is_imported_in_one_place():
+def test_httpx_is_imported_in_one_place() -> None:
     users = [
         str(path.relative_to(ROOT))
         for path, _ in modules()
@@ -109,7 +109,7 @@ def test_httpx_is_imported_in_one_place():
     assert users == ["adapters/http.py"]
 
 
-def test_own_modules_are_imported_inside_functions_only_where_the_layers_are_joined():
+def test_own_modules_are_imported_inside_functions_only_where_the_layers_are_joined() -> None:
     places = set()
     for path, _ in modules():
         for function in ast.walk(ast.parse(path.read_text())):
@@ -121,7 +121,7 @@ def test_own_modules_are_imported_inside_functions_only_where_the_layers_are_joi
     assert places <= LAZY_PLACES
 
 
-def test_importing_the_plugin_loads_nothing_heavy():
+def test_importing_the_plugin_loads_nothing_heavy() -> None:
     code = (
         "import sys, pytest\n"
         "before = set(sys.modules)\n"

@@ -19,7 +19,7 @@ needs_wheel = pytest.mark.skipif(
 
 
 @needs_wheel
-def test_wheel_holds_every_module_and_nothing_but_the_package():
+def test_wheel_holds_every_module_and_nothing_but_the_package() -> None:
     package = Path(pytest_sparkperf.__file__).parent
     expected = {
         f"pytest_sparkperf/{path.relative_to(package)}"
@@ -34,7 +34,7 @@ def test_wheel_holds_every_module_and_nothing_but_the_package():
 
 
 @needs_wheel
-def test_installed_wheel_registers_plugin_and_console_script(tmp_path):
+def test_installed_wheel_registers_plugin_and_console_script(tmp_path: Path) -> None:
     python = Path(str(PYTHON))
     listed = subprocess.run(
         [python, "-m", "pytest", "--help"], capture_output=True, text=True, check=True, cwd=tmp_path
