@@ -16,7 +16,7 @@ from pytest_sparkperf.core.heat import Thermal
 from pytest_sparkperf.core.judge import without_figures
 from pytest_sparkperf.core.order import SUBJECT, Arm, Step
 from pytest_sparkperf.core.proportion import judge_error_rate
-from pytest_sparkperf.core.result import RequestResult, Result, TpotRule, Verdict
+from pytest_sparkperf.core.result import Outcome, RequestResult, Result, TpotRule, Verdict
 from pytest_sparkperf.core.sampling import Pass, Sampler
 from pytest_sparkperf.core.validity import SENTENCES
 from pytest_sparkperf.experiment.side import Side
@@ -135,9 +135,11 @@ class Measurement:
     def _verdicts(self) -> list[Verdict]:
         if self._failure is None:
             verdicts = list(self._sampler.outcome)
+            if not verdicts and self._sampler.reason:
+                verdicts = [unmeasured("INCONCLUSIVE", self._sampler.reason)]
         else:
             verdicts = [without_figures(claim, "ERROR", self._failure) for claim in self._claims]
-            verdicts = verdicts or [unmeasured(self._failure)]
+            verdicts = verdicts or [unmeasured("ERROR", self._failure)]
         everything = [burst for side in self._sides.values() for burst in side.everything()]
         faults = sum(burst.server_faults for burst in everything)
         asked = any(limit.metric == "error_rate" for limit in self._spec.limits)
@@ -147,9 +149,9 @@ class Measurement:
         return verdicts
 
 
-def unmeasured(reason: str) -> Verdict:
-    """Return the verdict of a mark without limits whose measurement is not valid."""
-    return Verdict("measurement", "ERROR", None, None, None, None, None, reason)
+def unmeasured(outcome: Outcome, reason: str) -> Verdict:
+    """Return the verdict of a mark without limits that could not be measured."""
+    return Verdict("measurement", outcome, None, None, None, None, None, reason)
 
 
 def _twice(request: RequestResult, log_tail: str) -> str:
