@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_sparkperf.core.errors import SparkPerfError
-from pytest_sparkperf.core.gate import GateSpec, parse_mark
+from pytest_sparkperf.core.gate import GateSpec, parse_ab, parse_mark
 from pytest_sparkperf.core.result import RequestResult, Result
 from pytest_sparkperf.core.targets import Target
 from pytest_sparkperf.marks import GATE, Gate
@@ -18,6 +19,9 @@ from pytest_sparkperf.session import RUN, Run
 if TYPE_CHECKING:
     from pytest_sparkperf.adapters.http import httpx
     from pytest_sparkperf.adapters.server import Server
+
+# Longer than any answer takes, and yet not for ever.
+_CLIENT_TIMEOUT_S = 600.0
 
 
 def _run(request: pytest.FixtureRequest) -> Run:
@@ -48,7 +52,7 @@ def _sparkperf_gate(request: pytest.FixtureRequest) -> Gate:
     try:
         gate.result = run.measure(gate.spec)
     except SparkPerfError as error:
-        pytest.fail(str(error), pytrace=False)
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
     request.config.hook.pytest_sparkperf_result(item=request.node, result=gate.result)
     return gate
 
@@ -67,27 +71,37 @@ def sparkperf_server(request: pytest.FixtureRequest) -> Server:
     try:
         return run.server(_spec(request))
     except SparkPerfError as error:
-        pytest.fail(str(error), pytrace=False)
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
+
+
+def _warm_server(request: pytest.FixtureRequest) -> Server:
+    run = _run(request)
+    try:
+        return run.warm_server(_spec(request))
+    except SparkPerfError as error:
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
 
 
 @pytest.fixture
-def sparkperf_client(sparkperf_server: Server) -> Iterator[httpx.Client]:
-    """An ``httpx.Client`` on the server's root, with its key set; the server has generated a token."""
+def sparkperf_client(request: pytest.FixtureRequest) -> Iterator[httpx.Client]:
+    """An ``httpx.Client`` on the root of this test's server, which is warm; its key is set."""
     from pytest_sparkperf.adapters.http import open_client
 
-    with open_client(sparkperf_server.url, api_key=sparkperf_server.api_key, timeout_s=None) as client:
+    server = _warm_server(request)
+    with open_client(server.url, api_key=server.api_key, timeout_s=_CLIENT_TIMEOUT_S) as client:
         yield client
 
 
 @pytest.fixture
-def sparkperf_async_client(sparkperf_server: Server) -> Iterator[httpx.AsyncClient]:
-    """An ``httpx.AsyncClient`` on the server's root, for whichever event loop the test runs in."""
+def sparkperf_async_client(request: pytest.FixtureRequest) -> Iterator[httpx.AsyncClient]:
+    """An ``httpx.AsyncClient`` on the root of this test's warm server, for any event loop."""
     import asyncio
 
     from pytest_sparkperf.adapters.http import open_async_client
 
+    server = _warm_server(request)
     client = open_async_client(
-        sparkperf_server.url, api_key=sparkperf_server.api_key, timeout_s=None, keep_alive=False
+        server.url, api_key=server.api_key, timeout_s=_CLIENT_TIMEOUT_S, keep_alive=False
     )
     yield client
     # No connection outlives its request, so closing from another loop than the test's touches nothing of it.
@@ -108,14 +122,20 @@ class Measure:
         keywords, ServerError for a server that cannot be had.
         """
         __tracebackhide__ = True
-        return self._run.measure(parse_mark(keywords), gates=1)
+        try:
+            return self._run.measure(parse_mark(keywords), gates=1)
+        except SparkPerfError as error:
+            raise error.with_traceback(None) from None  # the caller's line says where, ours says nothing
 
     def request(self, *, messages: Any = None, prompt: str | None = None, **body: Any) -> RequestResult:
         """Send one request of one's own and return what came of it; judges nothing."""
         __tracebackhide__ = True
         given = {"messages": messages, "prompt": prompt}
         given = {name: value for name, value in given.items() if value is not None}
-        return self._run.request(self._base, body | given)
+        try:
+            return self._run.request(self._base, body | given)
+        except SparkPerfError as error:
+            raise error.with_traceback(None) from None
 
 
 @pytest.fixture
@@ -124,16 +144,34 @@ def sparkperf_measure(request: pytest.FixtureRequest) -> Measure:
     return Measure(_run(request), _spec(request))
 
 
+class Compare:
+    """Compares two servers in a test's body, measured in turn."""
+
+    def __init__(self, run: Run, base: GateSpec) -> None:
+        self._run = run
+        self._base = base
+
+    def __call__(self, a: Any = None, b: Any = None, **keywords: Any) -> Result:
+        """Measure A and B in turn and return the Result of B; ``ratio`` is B's speed over A's.
+
+        ``a`` and ``b`` are variant keywords or a target's name; left out, they are the mark's. The keywords
+        are the mark's, for both. Raises ConfigError for wrong ones, ServerError for a server that cannot be
+        had.
+        """
+        __tracebackhide__ = True
+        try:
+            return self._run.measure(parse_ab(a, b, keywords, self._base), gates=1)
+        except SparkPerfError as error:
+            raise error.with_traceback(None) from None
+
+
 @pytest.fixture
-def sparkperf_ab(request: pytest.FixtureRequest) -> Any:
-    """Not yet available: the paired A/B in a test's body."""
-    _run(request)
-    pytest.fail(
-        "sparkperf_ab is not yet available (it comes with the feature 'Verdicts that hold')", pytrace=False
-    )
+def sparkperf_ab(request: pytest.FixtureRequest) -> Compare:
+    """Compare two servers: ``sparkperf_ab(a={"k": 0}, b={"k": 3}).ratio``."""
+    return Compare(_run(request), _spec(request))
 
 
 @pytest.fixture
 def sparkperf_targets(request: pytest.FixtureRequest) -> Mapping[str, Target]:
     """A read-only view of the targets of this run, by name."""
-    return request.config.stash[RUN].targets
+    return MappingProxyType(_run(request).targets)

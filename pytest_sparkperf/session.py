@@ -132,6 +132,12 @@ class Run:
         """Return the running server of a gate, started or attached now if it is not up yet."""
         return self._open_bench().server(self.variant(spec))
 
+    def warm_server(self, spec: GateSpec) -> Server:
+        """Return the running server of a gate, steady at the default load."""
+        server = self.server(spec)
+        self._open_bench().warm(self.variant(spec))
+        return server
+
     def measure(self, spec: GateSpec, *, gates: int | None = None) -> Result:
         """Measure a load on its server and judge the limits; ``gates`` shares the error of a FAIL."""
         return self._open_bench().measure(self.variants(spec), spec, gates=gates or max(1, self._limits))

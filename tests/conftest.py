@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+# httpx loads it at its first request. Were that within a test that uses pytester, it would be forgotten
+# afterwards and loaded anew, and httpx would no longer know the exceptions it raises.
+import httpcore  # noqa: F401
 import pytest
 from simulator_process import SimulatorPool, StartSimulator
 

@@ -26,6 +26,7 @@ _OWN_FIELDS: Mapping[str, str | None] = {
     "n": None,
 }
 _NEED_AGAINST = ("min_speedup", "same_output", "max_kv_loss")
+_COMPARES_NOTHING = "against compares nothing by itself; say what must hold, such as min_speedup=1.25"
 _NEED_TWO_TOKENS = ("min_decode", "max_tpot_ms")
 
 
@@ -91,6 +92,12 @@ class GateSpec:
         """The keywords that decide which server is used; gates with equal ones share it."""
         return (self.target, self.k, self.args, self.env, self.model, self.image, self.executable)
 
+    @property
+    def variant_words(self) -> Mapping[str, Any]:
+        """The keywords that say which server, where they were given."""
+        names = ("target", "k", "args", "env", "model", "image", "executable")
+        return {name: value for name in names if (value := getattr(self, name)) not in (None, EMPTY)}
+
     def reference(self) -> GateSpec:
         """Return the gate whose server this one is compared with; raises ValueError without ``against``."""
         if self.against is None:
@@ -127,6 +134,11 @@ def parse_mark(keywords: Mapping[str, Any]) -> GateSpec:
     faults = tuple(_faults(given))
     if faults:
         raise MarkError(faults)
+    return _spec(given)
+
+
+def _spec(given: Mapping[str, Any]) -> GateSpec:
+    """Build a gate from keywords that have no fault."""
     load = {name: given[name] for name in given if KEYWORDS[name].group == "load"}
     if "body" in load:
         load["body"] = FrozenMap(load["body"])
@@ -143,6 +155,31 @@ def parse_mark(keywords: Mapping[str, Any]) -> GateSpec:
         comparisons=tuple(_comparisons(given)),
         max_error_rate=float(given.get("max_error_rate", 0)),
     )
+
+
+def parse_ab(
+    a: Mapping[str, Any] | str | None,
+    b: Mapping[str, Any] | str | None,
+    keywords: Mapping[str, Any],
+    base: GateSpec,
+) -> GateSpec:
+    """Read an A/B of a test's body: what A and B are, and the mark's other keywords for both.
+
+    Left out, B is the server of ``base`` and A the one that it is compared with. Raises MarkError.
+    """
+    words = dict(base.variant_words) if b is None else {"target": b} if isinstance(b, str) else dict(b)
+    against = base.against if a is None else a
+    if against is None:
+        raise MarkError(
+            ("sparkperf_ab needs a=..., the server to compare with (or a mark that has against=...)",)
+        )
+    given = {
+        name: value for name, value in {**words, **keywords, "against": against}.items() if value is not None
+    }
+    faults = tuple(fault for fault in _faults(given) if fault != _COMPARES_NOTHING)
+    if faults:
+        raise MarkError(faults)
+    return _spec(given)
 
 
 def metric_of_gate(gate: str) -> str | None:
@@ -254,7 +291,7 @@ def _contradictions(given: Mapping[str, Any]) -> Iterator[str]:
             "with the feature 'Baselines'); say what to compare with, such as against={\"k\": 0}"
         )
     if "against" in given and not any(name in given for name in (*COMPARISONS, "same_output", "max_kv_loss")):
-        yield "against compares nothing by itself; say what must hold, such as min_speedup=1.25"
+        yield _COMPARES_NOTHING
     inline = [
         name for name in given if name in KEYWORDS and KEYWORDS[name].group == "load" and name != "workload"
     ]

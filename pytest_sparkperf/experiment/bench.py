@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pytest_sparkperf.adapters.client import GenerationRequest, stream_request
 from pytest_sparkperf.adapters.http import open_async_client
@@ -27,6 +28,11 @@ from pytest_sparkperf.experiment.tokens import token_counter
 
 # Texts to continue a prompt with that must be longer than the shipped ones.
 _MATERIAL = 32
+# A server that idled this long is warmed again before it is handed out.
+_COLD_AFTER_S = 600.0
+_WARM_TOKENS = 32
+
+T = TypeVar("T")
 
 
 class Bench:
@@ -36,33 +42,56 @@ class Bench:
         self._log_dir = log_dir
         self._pool = ServerPool(self._start, expected)
         self._loop = LoopThread()
+        self._used_s: dict[Variant, float] = {}
 
     def server(self, variant: Variant) -> Server:
         """Return the running server of a variant; raises ServerError when it cannot be had."""
         return self._pool.get(variant)
+
+    def warm(self, variant: Variant) -> None:
+        """Send the default load, shortened, until the server is steady; nothing where it served a while ago.
+
+        For clients handed to a test, whose own requests nobody knows in advance. Raises MeasurementError for
+        a server that fails.
+        """
+        if time.monotonic() - self._used_s.get(variant, -_COLD_AFTER_S) < _COLD_AFTER_S:
+            return
+        spec = GateSpec(load=Load(output_tokens=_WARM_TOKENS))
+        self._drive({SUBJECT: variant}, spec, Conditions(1, NO_HEAT), Measurement.warm_up)
 
     def measure(self, variants: Mapping[Arm, Variant], spec: GateSpec, *, gates: int) -> Result:
         """Measure a gate on its server (B), or on it and the one it is compared with (A) in turn.
 
         Raises ServerError or ConfigError before anything is measured.
         """
+        thermal = thermal_of(self._pool.get_all(variants)[SUBJECT])
+        return self._drive(variants, spec, Conditions(gates, thermal), Measurement.run)
+
+    def _drive(
+        self,
+        variants: Mapping[Arm, Variant],
+        spec: GateSpec,
+        conditions: Conditions,
+        what: Callable[[Measurement], Coroutine[Any, Any, T]],
+    ) -> T:
         servers = self._pool.get_all(variants)
         for server in servers.values():
             _check_concurrency(server, spec.load)
         # Both sides send the same texts: they are fitted with the tokenizer of the server under test.
         prompts = _prompts(servers[SUBJECT], spec.load)
-        conditions = Conditions(gates, thermal_of(servers[SUBJECT]))
 
-        async def run() -> Result:
+        async def run() -> T:
             async with AsyncExitStack() as stack:
                 sides: dict[Arm, Side] = {}
                 for arm, server in servers.items():
                     client = open_async_client(server.url, api_key=server.api_key)
                     await stack.enter_async_context(client)
                     sides[arm] = Side(variants[arm], server, client, spec.load, prompts)
-                return await Measurement(sides, spec, conditions).run()
+                return await what(Measurement(sides, spec, conditions))
 
-        return self._loop.run(run())
+        done = self._loop.run(run())
+        self._used_s |= dict.fromkeys(variants.values(), time.monotonic())
+        return done
 
     def request(self, variant: Variant, body: Mapping[str, Any]) -> RequestResult:
         """Send one streamed request with a body of the user's own and return what came of it."""
@@ -88,6 +117,7 @@ class Bench:
             self._loop.close()
 
     def _start(self, variant: Variant) -> Server:
+        self._used_s.pop(variant, None)
         if variant.launch == "attach":
             return attach_server(variant)
         return start_server(variant, log_dir=self._log_dir())

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -27,27 +29,33 @@ def test_it(sparkperf_server):
     pathlib.Path("up").write_text(sparkperf_server.url)
     time.sleep(600)
 """
-NONCE = b"SPARKPERF_NONCE="
+COMMAND = [sys.executable, "-m", "pytest", "--sparkperf", "-p", "no:cacheprovider"]
+MARK = "SPARKPERF_LIVE_TEST"
 
 
-def descendants_of_runs() -> set[int]:
-    """Return the processes that a supervisor of ours started, whoever their parent is now."""
+def environment(folder: Path) -> dict[str, str]:
+    """Return an environment by which everything that a run starts can be recognised."""
+    env = {name: value for name, value in os.environ.items() if name != "CI"}
+    return env | {MARK: str(folder)}
+
+
+def left_of(folder: Path) -> set[int]:
+    """Return the processes that the run in this folder started, whoever their parent is now."""
+    mark = f"{MARK}={folder}".encode()
     found = set()
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            if NONCE in (entry / "environ").read_bytes():
+            if mark in (entry / "environ").read_bytes().split(b"\0"):
                 found.add(int(entry.name))
         except OSError:
             continue
     return found
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    env = {name: value for name, value in os.environ.items() if name != "CI"}
-    command = [sys.executable, "-m", "pytest", "--sparkperf", "-p", "no:cacheprovider", *arguments]
-    return subprocess.run(
-        command, cwd=folder, env=env, capture_output=True, text=True, timeout=900, check=False
-    )
+def listening(url: str) -> bool:
+    host, _, port = url.removeprefix("http://").partition(":")
+    with socket.socket() as probe:
+        return probe.connect_ex((host, int(port))) == 0
 
 
 @pytest.fixture
@@ -57,35 +65,39 @@ def folder(tmp_path: Path, live_config: Path) -> Path:
 
 
 def test_speedup_that_mtp_does_not_bring_fails_and_nothing_is_left(folder: Path) -> None:
-    before = descendants_of_runs()
     (folder / "test_mtp.py").write_text(SUITE)
 
-    done = run(folder)
+    done = subprocess.run(
+        COMMAND, cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=900, check=False
+    )
 
     assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout
     assert "FAIL min_speedup=1.2: " in done.stdout
     assert "times the speed (interval " in done.stdout
     assert "against tiny k=0" in done.stdout
-    assert descendants_of_runs() - before == set()
+    urls = set(re.findall(r"http://127\.0\.0\.1:[0-9]+", done.stdout))
+    assert len(urls) == 2
+    assert not any(map(listening, urls))
+    assert left_of(folder) == set()
 
 
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM], ids=lambda signum: signum.name)
 def test_server_of_a_killed_run_is_gone(folder: Path, signum: signal.Signals) -> None:
-    before = descendants_of_runs()
     (folder / "test_hang.py").write_text(HANG)
-    env = {name: value for name, value in os.environ.items() if name != "CI"}
-    command = [sys.executable, "-m", "pytest", "--sparkperf", "-p", "no:cacheprovider"]
-    process = subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(COMMAND, cwd=folder, env=environment(folder), stdout=subprocess.DEVNULL)
     try:
         wait_for(lambda: (folder / "up").exists() or process.poll() is not None, 600)
         assert (folder / "up").exists()
-        assert descendants_of_runs() - before
+        url = (folder / "up").read_text()
+        assert listening(url)
+        assert len(left_of(folder)) >= 3  # pytest, the supervisor and the server
 
         process.send_signal(signum)
         process.wait(60)
 
-        wait_for(lambda: not descendants_of_runs() - before, 60)
-        assert descendants_of_runs() - before == set()
+        wait_for(lambda: not left_of(folder), 60)
+        assert left_of(folder) == set()
+        assert not listening(url)
     finally:
         process.kill()
 

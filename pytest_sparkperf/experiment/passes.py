@@ -1,0 +1,75 @@
+"""Sends whole passes over one server or two in turn, and turns what comes back into figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pytest_sparkperf.core.burst import burst_figures, common_rule
+from pytest_sparkperf.core.errors import MeasurementError
+from pytest_sparkperf.core.order import SUBJECT, Arm, Step
+from pytest_sparkperf.core.result import RequestResult, TpotRule
+from pytest_sparkperf.core.sampling import Pass
+from pytest_sparkperf.core.taken import Figures
+from pytest_sparkperf.core.validity import SENTENCES
+from pytest_sparkperf.experiment.side import Side
+
+
+class PassRunner:
+    """Sends the passes of one measurement; ``rule`` is the TPOT rule that the first pass settled for all."""
+
+    def __init__(self, sides: Mapping[Arm, Side], rule: TpotRule | None = None) -> None:
+        self.rule = rule
+        self._sides = sides
+
+    async def send(self, step: Pass) -> Mapping[Step, Figures]:
+        """Send a pass; one that a server's counters contradict is sent once more.
+
+        Raises MeasurementError for a request that failed twice, and for counters that contradict it again.
+        """
+        for last_try in (False, True):
+            await self._send(step)
+            fault = next(filter(None, (side.fault() for side in self._sides.values())), None)
+            if fault is None:
+                break
+            if last_try:
+                raise MeasurementError(fault)
+        bursts = {place: self._sides[place[1]].records[-1].bursts[place[0]] for place in step.order}
+        if self.rule is None:
+            self.rule = common_rule([request for burst in bursts.values() for request in burst.requests])
+        return {place: burst_figures(burst.requests, self.rule) for place, burst in bursts.items()}
+
+    def each_request(self) -> Mapping[str, list[float | None]]:
+        """Return the figures of every request of the last pass on the server under test, for percentiles."""
+        bursts = self._sides[SUBJECT].records[-1].bursts.values()
+        requests = [request for burst in bursts for request in burst.requests]
+        gaps: list[float | None] = [gap for request in requests for gap in request.itl_ms]
+        return {
+            "ttft_ms": [request.ttft_ms for request in requests],
+            "tpot_ms": [request.tpot_ms_by(self.rule or request.tpot_rule) for request in requests],
+            "e2el_ms": [request.e2el_ms for request in requests],
+            "itl_ms": gaps,
+        }
+
+    @property
+    def compiling(self) -> bool:
+        """Were kernels compiled during the last pass, on any server?"""
+        return any(side.records[-1].compiling for side in self._sides.values())
+
+    async def _send(self, step: Pass) -> None:
+        for side in self._sides.values():
+            await side.begin(step.index)
+        for cell, arm in step.order:
+            burst = await self._sides[arm].shoot(cell)
+            if burst.fault is not None:
+                raise MeasurementError(_twice(burst.fault, self._sides[arm].log_tail()))
+        for side in self._sides.values():
+            await side.end()
+
+
+def _twice(request: RequestResult, log_tail: str) -> str:
+    """Say why a cell could not be measured, in the server's words and ours."""
+    reason = request.reason or "not valid"
+    text = f"a request failed twice ({reason}): {SENTENCES.get(reason, '')}"
+    if request.error:
+        text += f" Seen: {request.error}"
+    return f"{text}\nlast lines of the server's log:\n{log_tail}" if log_tail else text
