@@ -6,9 +6,7 @@ import sys
 from collections.abc import Sequence
 
 _LATER = {
-    "baseline": "Baselines",
     "calibrate": "Verdicts that hold",
-    "compare": "Baselines",
     "doctor": "Servers",
     "facts": "Servers",
     "metrics": "MTP",
@@ -20,7 +18,9 @@ _USAGE = """\
 usage: sparkperf COMMAND [ARGUMENTS]
 
 commands:
-  sim    run the embedded simulator of a vLLM server; `sparkperf sim --help` lists its flags
+  baseline  list, show, diff, prune or import what runs are judged against; `sparkperf baseline --help`
+  compare   put two results of other tools beside each other; `sparkperf compare --help`
+  sim       run the embedded simulator of a vLLM server; `sparkperf sim --help` lists its flags
 
 not yet available: {later}
 Gates run under pytest: pytest --sparkperf
@@ -39,11 +39,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         from pytest_sparkperf.sim.cli import main as simulate
 
         return simulate(rest)
+    if command == "baseline":
+        from pytest_sparkperf.cli.baseline import main as baseline
+
+        return baseline(rest)
+    if command == "compare":
+        from pytest_sparkperf.cli.compare import main as compare
+
+        return compare(rest)
     if command in _LATER:
         print(
             f"sparkperf: {command} is not yet available (it comes with the feature {_LATER[command]!r})",
             file=sys.stderr,
         )
         return 2
-    print(f"sparkperf: there is no command {command!r}; valid are sim\n\n{usage}", end="", file=sys.stderr)
+    print(
+        f"sparkperf: there is no command {command!r}; valid are baseline, compare, sim\n\n{usage}",
+        end="",
+        file=sys.stderr,
+    )
     return 2
