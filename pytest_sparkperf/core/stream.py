@@ -66,6 +66,11 @@ class StreamReader:
         return len(self._events)
 
     @property
+    def payloads(self) -> tuple[bytes, ...]:
+        """The data of the events so far, for readers of fields that no result has."""
+        return tuple(payload for _, payload in self._events)
+
+    @property
     def last_event_s(self) -> float | None:
         """Time of the last event so far."""
         return self._events[-1][0] if self._events else None
