@@ -4,49 +4,39 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
-_LATER = {
-    "calibrate": "Verdicts that hold",
-    "doctor": "Servers",
-    "facts": "Servers",
-    "metrics": "MTP",
-    "plan": "Verdicts that hold",
-    "render": "Servers",
-    "stop": "Servers",
+# Each command is the ``main`` of a module; all are imported only when they are called.
+_COMMANDS = {
+    "baseline": (
+        "pytest_sparkperf.cli.baseline",
+        "list, show, diff, prune or import what runs are judged against",
+    ),
+    "calibrate": ("pytest_sparkperf.cli.calibrate", "measure how much a server and this machine scatter"),
+    "compare": ("pytest_sparkperf.cli.compare", "put two results of other tools beside each other"),
+    "doctor": ("pytest_sparkperf.cli.doctor", "say whether this machine is fit to measure"),
+    "facts": ("pytest_sparkperf.cli.facts", "read the facts out of a server's log"),
+    "metrics": (
+        "pytest_sparkperf.cli.metrics",
+        "read acceptance and tokens out of one or two /metrics pages",
+    ),
+    "render": ("pytest_sparkperf.cli.render", "print the command that starts a target, without starting it"),
+    "sim": ("pytest_sparkperf.sim.cli", "run the embedded simulator of a vLLM server"),
+    "stop": ("pytest_sparkperf.cli.stop", "end what an earlier run of ours left behind"),
 }
-_USAGE = """\
-usage: sparkperf COMMAND [ARGUMENTS]
-
-commands:
-  baseline  list, show, diff, prune or import what runs are judged against; `sparkperf baseline --help`
-  compare   put two results of other tools beside each other; `sparkperf compare --help`
-  sim       run the embedded simulator of a vLLM server; `sparkperf sim --help` lists its flags
-
-not yet available: {later}
-Gates run under pytest: pytest --sparkperf
-"""
+_LATER = {"plan": "Verdicts that hold"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    usage = _USAGE.format(later=", ".join(sorted(_LATER)))
     if not arguments or arguments[0] in ("-h", "--help"):
-        print(usage, end="")
+        print(usage())
         return 0 if arguments else 2
     command, *rest = arguments
-    if command == "sim":
-        from pytest_sparkperf.sim.cli import main as simulate
-
-        return simulate(rest)
-    if command == "baseline":
-        from pytest_sparkperf.cli.baseline import main as baseline
-
-        return baseline(rest)
-    if command == "compare":
-        from pytest_sparkperf.cli.compare import main as compare
-
-        return compare(rest)
+    if command in _COMMANDS:
+        status: int = import_module(_COMMANDS[command][0]).main(rest)
+        return status
     if command in _LATER:
         print(
             f"sparkperf: {command} is not yet available (it comes with the feature {_LATER[command]!r})",
@@ -54,8 +44,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         return 2
     print(
-        f"sparkperf: there is no command {command!r}; valid are baseline, compare, sim\n\n{usage}",
-        end="",
+        f"sparkperf: there is no command {command!r}; valid are {', '.join(_COMMANDS)}\n\n{usage()}",
         file=sys.stderr,
     )
     return 2
+
+
+def usage() -> str:
+    """Return the text that lists all commands."""
+    width = max(map(len, _COMMANDS))
+    commands = "\n".join(f"  {name:{width}}  {text}" for name, (_, text) in _COMMANDS.items())
+    later = f"\nnot yet available: {', '.join(_LATER)}" if _LATER else ""
+    return (
+        f"usage: sparkperf COMMAND [ARGUMENTS]\n\ncommands (each has --help):\n{commands}\n{later}\n"
+        "Gates run under pytest: pytest --sparkperf"
+    )

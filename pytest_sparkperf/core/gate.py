@@ -81,6 +81,7 @@ class GateSpec:
     limits: tuple[Limit, ...] = ()
     against: FrozenMap | None = None
     comparisons: tuple[Comparison, ...] = ()
+    same_output: bool = False
     max_error_rate: float = 0.0
     max_rounds: int = 12
     budget_s: float = 600.0
@@ -106,7 +107,7 @@ class GateSpec:
         for name in ("args", "env"):
             if name in changes:
                 changes[name] = FrozenMap(changes[name])
-        return replace(self, **changes, against=None, comparisons=(), limits=())
+        return replace(self, **changes, against=None, comparisons=(), same_output=False, limits=())
 
 
 class MarkError(ConfigError):
@@ -153,6 +154,7 @@ def _spec(given: Mapping[str, Any]) -> GateSpec:
         limits=tuple(_limits(given)),
         against=_against(given.get("against")),
         comparisons=tuple(_comparisons(given)),
+        same_output=given.get("same_output", False),
         max_error_rate=float(given.get("max_error_rate", 0)),
     )
 

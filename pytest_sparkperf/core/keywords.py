@@ -142,7 +142,7 @@ _COMPARISON = (
     Keyword("against", "comparison", _AGAINST, "what to compare with", '{"k": 0}'),
     Keyword("max_slowdown", "comparison", _SLOWDOWN, "the share that may be lost", "0.05"),
     Keyword("min_speedup", "comparison", _SPEEDUP, "the least factor", "1.25"),
-    Keyword("same_output", "comparison", _SWITCH, "whether outputs must be equal", "True", feature=MTP),
+    Keyword("same_output", "comparison", _SWITCH, "whether outputs must be equal", "True"),
     Keyword("max_kv_loss", "comparison", SHARE, "the share that may be lost", "0.2", feature=MTP),
 )
 

@@ -21,7 +21,8 @@ from pytest_sparkperf.core.result import RequestResult, Result
 from pytest_sparkperf.core.variant import Variant
 from pytest_sparkperf.core.workload import fit_prompts
 from pytest_sparkperf.experiment.loop import LoopThread
-from pytest_sparkperf.experiment.measure import Conditions, Measurement
+from pytest_sparkperf.experiment.measure import REFERENCE, Conditions, Measurement
+from pytest_sparkperf.experiment.outputs import OutputPair, compare, with_report
 from pytest_sparkperf.experiment.pool import ServerPool
 from pytest_sparkperf.experiment.side import Side
 from pytest_sparkperf.experiment.tokens import token_counter
@@ -65,7 +66,20 @@ class Bench:
         Raises ServerError or ConfigError before anything is measured.
         """
         thermal = thermal_of(self._pool.get_all(variants)[SUBJECT])
-        return self._drive(variants, spec, Conditions(gates, thermal), Measurement.run)
+        result = self._drive(variants, spec, Conditions(gates, thermal), Measurement.run)
+        return self._with_outputs(result, variants, spec) if spec.same_output else result
+
+    def _with_outputs(self, result: Result, variants: Mapping[Arm, Variant], spec: GateSpec) -> Result:
+        """Compare the outputs of B with those of A, whatever their speeds were."""
+        servers = self._pool.get_all(variants)
+        reference = variants[REFERENCE]
+        pair = OutputPair(
+            servers[REFERENCE],
+            servers[SUBJECT],
+            (reference.describe(), variants[SUBJECT].describe()),
+            None if reference.launch == "attach" else lambda: self._start(reference),
+        )
+        return with_report(result, self._loop.run(compare(pair, spec)))
 
     def _drive(
         self,

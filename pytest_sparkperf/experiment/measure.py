@@ -92,7 +92,8 @@ class Measurement:
     def _verdicts(self) -> list[Verdict]:
         if self._failure is None:
             verdicts = list(self._sampler.outcome)
-            if not verdicts and self._sampler.reason:
+            # Where only outputs are asked for, the speed beside them may stay open.
+            if not verdicts and self._sampler.reason and not self._spec.same_output:
                 verdicts = [unmeasured("INCONCLUSIVE", self._sampler.reason)]
         else:
             verdicts = [without_figures(claim, "ERROR", self._failure) for claim in self._claims]

@@ -199,20 +199,6 @@ def test_results_are_compared(sparkperf: Sparkperf) -> None:
     assert sparkperf("compare", one, one)[0] == 0
 
 
-def test_commands_are_listed_where_none_or_a_wrong_one_is_given(sparkperf: Sparkperf) -> None:
-    usage = sparkperf("--help")[1]
-
-    assert sparkperf("bench") == (
-        2,
-        "",
-        f"sparkperf: there is no command 'bench'; valid are baseline, compare, sim\n\n{usage}",
-    )
-    baseline = "list, show, diff, prune or import what runs are judged against; `sparkperf baseline --help`"
-    compare = "put two results of other tools beside each other; `sparkperf compare --help`"
-    assert f"  baseline  {baseline}" in usage.splitlines()
-    assert f"  compare   {compare}" in usage.splitlines()
-
-
 def test_wrong_words_are_wrong_usage(sparkperf: Sparkperf) -> None:
     for words in (["baseline"], ["baseline", "bootstrap"], ["compare", "a.json"]):
         with pytest.raises(SystemExit) as raised:

@@ -392,7 +392,7 @@ def test_a_keyword_to_come_names_its_feature(keywords: dict[str, Any], feature: 
 
 @pytest.mark.parametrize(
     ("name", "value", "feature"),
-    [("min_speedup", 1.25, None), ("same_output", True, "MTP"), ("max_kv_loss", 0.2, "MTP")],
+    [("min_speedup", 1.25, None), ("same_output", True, None), ("max_kv_loss", 0.2, "MTP")],
 )
 def test_a_comparison_needs_something_to_compare_with(name: str, value: Any, feature: str | None) -> None:
     to_come = [] if feature is None else [later(name, feature)]
@@ -419,6 +419,8 @@ def test_a_comparison_names_its_gate_metric_and_bound() -> None:
     named = parse_mark({"against": "rented", "max_slowdown": {"ttft_ms": 0.2, "decode_tok_s": 0.05}})
 
     assert spec.comparisons == (Comparison("min_speedup", None, 1.25),)
+    assert not spec.same_output
+    assert parse_mark({"against": {"k": 0}, "same_output": True}).same_output
     assert spec.reference() == GateSpec(k=0, args=FrozenMap({"max-num-seqs": 4}))
     assert named.comparisons == (
         Comparison("max_slowdown[ttft_ms]", "ttft_ms", 0.2),
