@@ -8,6 +8,7 @@ import pytest
 
 from pytest_sparkperf.core.errors import ConfigError
 from pytest_sparkperf.core.gate import GateSpec, merge_marks, parse_mark
+from pytest_sparkperf.core.kinds import shortened
 from pytest_sparkperf.core.report import worst
 from pytest_sparkperf.core.result import Result
 
@@ -17,6 +18,9 @@ MARK_LINE = (
     "server before the test and judge it after the test; see the README for all keywords"
 )
 GATE_FIXTURE = "_sparkperf_gate"
+_POSITIONAL = (
+    "sparkperf({}) has arguments without a keyword; name each one, for example sparkperf(min_decode=100)"
+)
 FIXTURES = frozenset(
     {
         GATE_FIXTURE,
@@ -26,6 +30,7 @@ FIXTURES = frozenset(
         "sparkperf_measure",
         "sparkperf_result",
         "sparkperf_server",
+        "sparkperf_targets",
     }
 )
 
@@ -59,15 +64,24 @@ def is_gate(item: pytest.Item) -> bool:
 
 
 def read_mark(item: pytest.Item) -> GateSpec:
-    """Merge the marks of an item, its class and its module per keyword, the closest first.
+    """Merge the marks of an item, its class and its module per keyword, the closest winning.
 
-    Raises ConfigError with every fault of the mark, one a line.
+    Raises ConfigError with every fault of the marks, one a line.
     """
-    marks = list(item.iter_markers(MARK))
-    for mark in marks:
-        if mark.args:
-            raise ConfigError(
-                f"sparkperf({', '.join(map(repr, mark.args))}) has arguments without a keyword; "
-                f"name each one, for example sparkperf(min_decode=100)"
-            )
-    return parse_mark(merge_marks([mark.kwargs for mark in marks]))
+    marks = _closest_first(item)
+    faults = [_POSITIONAL.format(shortened(", ".join(map(repr, mark.args)))) for mark in marks if mark.args]
+    try:
+        spec = parse_mark(merge_marks([mark.kwargs for mark in marks]))
+    except ConfigError as error:
+        raise ConfigError("\n".join([*faults, str(error)])) from None
+    if faults:
+        raise ConfigError("\n".join(faults))
+    return spec
+
+
+def _closest_first(item: pytest.Item) -> list[pytest.Mark]:
+    """Return the marks of an item; those of its parameters are closer than those of its function."""
+    callspec = getattr(item, "callspec", None)
+    of_parameters = [mark for mark in getattr(callspec, "marks", ()) if mark.name == MARK]
+    others = [mark for mark in item.iter_markers(MARK) if not any(mark is one for one in of_parameters)]
+    return [*of_parameters, *others]

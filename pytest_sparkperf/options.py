@@ -28,7 +28,10 @@ _NOT_YET = {
 }
 _NOT_YET_FLAGS = {"--sparkperf-record": "Baselines", "--sparkperf-keep-servers": "Servers"}
 _LATER = "Not yet available: comes with the feature {!r}."
-_K_ADVICE = "; where it matters which k a server has, write --sparkperf-url 3=http://127.0.0.1:8000"
+_URL_PER_K = (
+    "say once per k which server has it, for example "
+    "--sparkperf-url 0=http://host:8000 --sparkperf-url 3=http://host:8001"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +108,9 @@ def read_settings(config: pytest.Config) -> Settings:
     return Settings(
         enabled=True,
         config_file=_config_file(config),
-        target=None if urls else config.getoption("sparkperf_target") or config.getini("sparkperf_target") or None,
+        target=None
+        if urls
+        else config.getoption("sparkperf_target") or config.getini("sparkperf_target") or None,
         urls=urls,
         inconclusive=_inconclusive(config),
         ci=os.environ.get("CI", "").lower() not in ("", "0", "false"),
@@ -125,7 +130,7 @@ def parse_url(text: str) -> tuple[int | None, str]:
         target = parse_targets({"url": {"launch": "attach", "url": url}})["url"]
     except DocumentError as error:
         # Its text says nothing of what was written where that may hold a password.
-        raise pytest.UsageError(f"--sparkperf-url: {error.faults[0].text}{_K_ADVICE}") from None
+        raise pytest.UsageError(f"--sparkperf-url [K=]URL: {error.faults[0].text}") from None
     return k, target.urls[0][1]
 
 
@@ -137,13 +142,13 @@ def _urls(config: pytest.Config) -> tuple[tuple[int | None, str], ...]:
             f"--sparkperf-url and --sparkperf-target={target} both say what to measure; give one of them"
         )
     ks = [k for k, _ in urls]
+    if len(ks) > 1 and None in ks:
+        raise pytest.UsageError(
+            f"--sparkperf-url was given {len(ks)} times, not always with a k; {_URL_PER_K}"
+        )
     for k in ks:
         if ks.count(k) > 1:
-            which = "without a k" if k is None else f"for k={k}"
-            raise pytest.UsageError(
-                f"--sparkperf-url was given {ks.count(k)} times {which}; say once per k which server has it, "
-                f"for example --sparkperf-url 0=http://host:8000 --sparkperf-url 3=http://host:8001"
-            )
+            raise pytest.UsageError(f"--sparkperf-url was given {ks.count(k)} times for k={k}; {_URL_PER_K}")
     return urls
 
 

@@ -50,16 +50,16 @@ def pytest_configure(config: pytest.Config) -> None:
     run = config.stash[RUN] = Run.open(settings)
     if settings.enabled:
         config.pluginmanager.register(Listener(run), "sparkperf-listener")
+        config.pluginmanager.register(terminal.LastWord(run), "sparkperf-last-word")
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell xdist's workers how tests are handed out: they cannot see it themselves."""
-    node.workerinput["sparkperf_dist"] = node.config.getoption("dist")
+    protocol.inform_worker(node)
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
-    return terminal.header(config.stash[RUN])
+    return terminal.header(config, config.stash[RUN])
 
 
 @pytest.hookimpl(trylast=True)
@@ -76,7 +76,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         protocol.validate(session, run)
 
 
-@pytest.hookimpl(tryfirst=True)
+# Not tryfirst: what a mark skips is skipped and not refused.
 def pytest_runtest_setup(item: pytest.Item) -> None:
     protocol.refuse_unfit(item)
 

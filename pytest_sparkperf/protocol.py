@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 
 from pytest_sparkperf.core.errors import ConfigError
+from pytest_sparkperf.core.gate import GateSpec
+from pytest_sparkperf.core.keywords import valid_keywords
 from pytest_sparkperf.core.report import failure_text, inconclusive_text, summary_lines
+from pytest_sparkperf.core.result import Result
 from pytest_sparkperf.marks import GATE, GATE_FIXTURE, Gate, has_mark, is_gate, read_mark
 from pytest_sparkperf.session import RUN, Run
 
 SKIP_REASON = "a performance gate: runs with --sparkperf"
 WORKER = (
-    "a performance gate ran under xdist worker {worker}: tests in other workers would share the machine with "
-    "it and spoil its figures; run gates with -n0, for example: pytest --sparkperf -n0 -m sparkperf"
+    "a performance gate cannot run in the xdist worker {worker}, where other workers share the machine and "
+    "spoil its figures; run gates with -n0, for example: pytest --sparkperf -n0 -m sparkperf"
 )
 NO_RESULT = (
     "the sparkperf mark of this test measured nothing, and a gate that did not measure never passes; "
     "the mark works on test functions, methods, unittest cases and async tests, whose fixtures pytest sets up"
 )
+_PACKAGE = str(Path(__file__).parent) + os.sep
 
 
 def skip_gates(items: list[pytest.Item]) -> None:
@@ -66,25 +73,55 @@ def _server_words(item: pytest.Item) -> object:
 
 
 def validate(session: pytest.Session, run: Run) -> None:
-    """Check every selected mark together; outside a worker all faults are one usage error.
+    """Check all selected gates together; every fault at once is one usage error.
 
-    In an xdist worker a usage error would be lost, so there the item itself fails.
+    In an xdist worker a usage error would be lost, so there each gate fails by itself.
     """
-    run.load_targets(session.config)
-    faults: list[str] = []
-    for item in session.items:
-        gate = item.stash.get(GATE, None)
-        if gate is None:
-            continue
-        if gate.spec is not None:
-            try:
-                run.expect(gate.spec)
-            except ConfigError as error:
-                gate.fault = str(error)
-        if gate.fault is not None:
-            faults += [f"{item.nodeid}: {line}" for line in gate.fault.splitlines()]
-    if faults and _worker(session.config) is None:
-        raise pytest.UsageError("\n".join(faults))
+    gates = [(item, item.stash[GATE]) for item in session.items if GATE in item.stash]
+    if not gates:
+        return
+    in_worker = _worker(session.config) is not None
+    try:
+        run.load_targets(session.config)
+    except pytest.UsageError as error:
+        if not in_worker:
+            raise
+        for _, gate in gates:
+            gate.fault = gate.fault or str(error)
+    faults: dict[str, list[str]] = {}
+    for item, gate in gates:
+        if gate.fault is None and gate.spec is not None:
+            gate.fault = _unfit(gate.spec, run)
+            if gate.fault is not None and _may_skip(item):
+                continue  # told by the item itself, if it is not skipped
+        for line in (gate.fault or "").splitlines():
+            faults.setdefault(line, []).append(item.nodeid)
+    if faults and not in_worker:
+        raise pytest.UsageError(_listed(faults))
+
+
+def _unfit(spec: GateSpec, run: Run) -> str | None:
+    try:
+        run.expect(spec)
+    except ConfigError as error:
+        return str(error)
+    return None
+
+
+def _may_skip(item: pytest.Item) -> bool:
+    """Tell whether a mark may skip the item, for example because its target is not there."""
+    return any(item.get_closest_marker(name) is not None for name in ("skip", "skipif"))
+
+
+def _listed(faults: dict[str, list[str]]) -> str:
+    """Say each fault once with the first test that has it; what is valid comes once, at the end."""
+    valid = f"valid keywords are {valid_keywords()}"
+    lines = []
+    for fault, nodeids in faults.items():
+        others = f" (and {len(nodeids) - 1} more)" if len(nodeids) > 1 else ""
+        if fault != valid:
+            lines.append(f"{nodeids[0]}{others}: {fault}")
+    return "\n".join([*lines, valid] if valid in faults else lines)
 
 
 def refuse_unfit(item: pytest.Item) -> None:
@@ -96,36 +133,54 @@ def refuse_unfit(item: pytest.Item) -> None:
     if gate is not None and gate.fault is not None:
         pytest.fail(gate.fault, pytrace=False)
     worker = _worker(item.config)
-    if worker is not None and worker.dist != "each":
+    if worker is not None and not worker.alone:
         pytest.fail(WORKER.format(worker=worker.name), pytrace=False)
 
 
 def judge_around(item: pytest.Item) -> Generator[None, object, object]:
     """Run the body between the measurement and its verdict.
 
-    ERROR ends the test before its body, which could only stumble over missing figures; FAIL beats a skip in
-    the body; a failing body speaks for itself; INCONCLUSIVE is told only of a body that passed.
+    What has no figures ends the test before its body, which could only stumble over them: ERROR, and
+    INCONCLUSIVE for want of a single round. FAIL beats a skip in the body; a failing body speaks for itself;
+    INCONCLUSIVE is told only of a body that passed.
     """
     gate = item.stash.get(GATE, None)
     run = item.config.stash[RUN]
     if gate is None or gate.result is None or not run.settings.enabled:
         return (yield)
-    if gate.outcome == "ERROR":
-        pytest.fail(failure_text(gate.result), pytrace=False)
+    fault = _fault(gate, run)
+    if gate.outcome == "ERROR" or (gate.outcome == "INCONCLUSIVE" and not gate.result.rounds):
+        _end(gate.result, fault)
     try:
         outcome = yield
     except pytest.skip.Exception:
-        if gate.outcome == "FAIL":
-            pytest.fail(failure_text(gate.result), pytrace=False)
+        if fault is not None:
+            _fail(fault)
         raise
-    if gate.outcome == "FAIL":
-        pytest.fail(failure_text(gate.result), pytrace=False)
-    if gate.outcome == "INCONCLUSIVE":
-        text = inconclusive_text(gate.result)
-        if run.settings.inconclusive == "fail":
-            pytest.fail(text, pytrace=False)
-        pytest.skip(text)
+    if fault is not None or gate.outcome == "INCONCLUSIVE":
+        _end(gate.result, fault)
     return outcome
+
+
+def _end(result: Result, fault: str | None) -> NoReturn:
+    """End a test by its gate: with what failed it, or skipped because nothing was decided."""
+    if fault is not None:
+        _fail(fault)
+    pytest.skip(inconclusive_text(result))
+
+
+def _fault(gate: Gate, run: Run) -> str | None:
+    """Return the text with which a gate fails its test; None where it does not."""
+    if gate.result is None or gate.outcome in ("PASS", "MEASURED"):
+        return None
+    if gate.outcome == "INCONCLUSIVE" and run.settings.inconclusive == "skip":
+        return None
+    return failure_text(gate.result)
+
+
+def _fail(text: str) -> NoReturn:
+    """Fail with our text alone: whatever was being handled is not part of the story."""
+    raise pytest.fail.Exception(text, pytrace=False) from None
 
 
 def finish_report(
@@ -136,6 +191,7 @@ def finish_report(
     A unittest case takes its outcome from its own list of errors, so that a skip in its body would cover the
     verdict; and an item whose setup never ran the measuring fixture would end as passed.
     """
+    _skip_at_home(item, report)
     gate = item.stash.get(GATE, None)
     run = item.config.stash[RUN]
     if gate is None or not run.settings.enabled or call.when != "call":
@@ -143,18 +199,25 @@ def finish_report(
     expected = hasattr(report, "wasxfail")
     if gate.result is None:
         if gate.marked and (report.passed or expected):
-            _fail(report, NO_RESULT)
+            _turn_failed(report, NO_RESULT)
         return report
-    if gate.outcome in ("FAIL", "ERROR") and not report.failed and not expected:
-        _fail(report, failure_text(gate.result))
-    elif gate.outcome == "INCONCLUSIVE" and report.skipped and not expected:
-        path, line, _ = item.location
-        report.longrepr = (path, (line or 0) + 1, f"Skipped: {inconclusive_text(gate.result)}")
-    if report.failed and call.excinfo is not None and gate.outcome != "PASS":
+    fault = _fault(gate, run)
+    if fault is not None and not report.failed and not expected:
+        _turn_failed(report, fault)
+    if report.failed and call.excinfo is not None:
         _add_section(report, failure_text(gate.result))
+    worker = _worker(item.config)
+    name = item.nodeid if worker is None else f"[{worker.name}] {item.nodeid}"
     # Plain values only: xdist carries a report's attributes to the controller as JSON.
-    report.sparkperf = {"outcome": gate.outcome, "lines": summary_lines(item.nodeid, gate.result)}  # type: ignore[attr-defined]  # pytest allows extra attributes on a report
+    report.sparkperf = {"outcome": gate.outcome, "lines": summary_lines(name, gate.result)}  # type: ignore[attr-defined]  # pytest allows extra attributes on a report
     return report
+
+
+def _skip_at_home(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Let a skip of ours name the file and line of the test, as a skip mark does."""
+    if report.skipped and isinstance(report.longrepr, tuple) and report.longrepr[0].startswith(_PACKAGE):
+        path, line, _ = item.reportinfo()
+        report.longrepr = (os.fspath(path), (line or 0) + 1, report.longrepr[2])
 
 
 def leave(item: pytest.Item) -> None:
@@ -172,16 +235,30 @@ def set_exit_status(session: pytest.Session, run: Run) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Worker:
+    """The xdist worker this process is; ``alone`` when no other one runs tests on its machine."""
+
     name: str
-    dist: str
+    alone: bool
+
+
+def inform_worker(node: Any) -> None:
+    """Tell a worker of xdist, before it starts, whether it may measure: it cannot see the others itself."""
+    places = [_place(spec) for spec in node.nodemanager.specs]
+    each = node.config.getoption("dist") == "each"
+    node.workerinput["sparkperf_alone"] = each and places.count(_place(node.gateway.spec)) == 1
+
+
+def _place(spec: Any) -> str:
+    """Return the machine of a worker as its specification names it: ``ssh=``, ``socket=`` or this one."""
+    return str(spec.ssh or spec.via or str(spec.socket or "").partition(":")[0])
 
 
 def _worker(config: pytest.Config) -> _Worker | None:
     data = getattr(config, "workerinput", None)
-    return None if data is None else _Worker(data["workerid"], data.get("sparkperf_dist", "load"))
+    return None if data is None else _Worker(data["workerid"], data.get("sparkperf_alone", False))
 
 
-def _fail(report: pytest.TestReport, text: str) -> None:
+def _turn_failed(report: pytest.TestReport, text: str) -> None:
     report.outcome = "failed"
     report.longrepr = text
 

@@ -163,7 +163,9 @@ class Run:
         if self._bench is None:
             from pytest_sparkperf.experiment.bench import Bench
 
-            self._bench = Bench(expected=tuple(self._variants), log_dir=self.log_dir)
+            self._bench = Bench(
+                expected=tuple(self._variants), log_dir=self.log_dir, root=self.settings.rootdir
+            )
         return self._bench
 
     @property

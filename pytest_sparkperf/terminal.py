@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING
+
+import pytest
 
 from pytest_sparkperf.session import Run
 
@@ -12,34 +15,56 @@ if TYPE_CHECKING:
 _COLOURS = {"PASS": "green", "FAIL": "red", "ERROR": "red", "INCONCLUSIVE": "yellow"}
 
 
-def header(run: Run) -> str | None:
+def header(config: pytest.Config, run: Run) -> str | None:
     """Say what will be measured; nothing when gates are off."""
     settings = run.settings
     if not settings.enabled:
         return None
-    if settings.urls:
-        target = ", ".join(url if k is None else f"k={k} at {url}" for k, url in settings.urls)
-    else:
-        target = settings.target or run.config.default_target or "the embedded simulator"
     source = f", {settings.config_file.name}" if settings.config_file else ""
-    return f"sparkperf: target {target}{source}, inconclusive gates {_inconclusive(settings.inconclusive)}"
+    policy = "are skipped" if settings.inconclusive == "skip" else "fail"
+    return f"sparkperf: {_measured(config, run)}{source}, inconclusive gates {policy}"
 
 
-def _inconclusive(policy: str) -> str:
-    return "are skipped" if policy == "skip" else "fail"
+def _measured(config: pytest.Config, run: Run) -> str:
+    settings = run.settings
+    if settings.urls:
+        urls = [url if k is None else f"k={k} at {url}" for k, url in settings.urls]
+        return f"target {', '.join(urls)}"
+    named = settings.target or run.config.default_target
+    if named is not None or len(run.config.targets) == 1:
+        return f"target {named or next(iter(run.config.targets))}"
+    if run.config.targets or config.hook.pytest_sparkperf_targets.get_hookimpls():
+        return "the target that each test names"
+    return "no target is named" if settings.ci else "no target is named, so the embedded simulator serves"
 
 
 def summary(reporter: TerminalReporter, run: Run) -> None:
-    """Write what each gate found, and what the run as a whole has proven."""
-    if not run.settings.enabled or not run.seen:
+    """Write what each gate found, unless summaries are off."""
+    if not run.seen or reporter.no_summary:
         return
     reporter.section("sparkperf")
     for seen in run.seen:
-        colour = {_COLOURS.get(seen.outcome, "cyan"): True}
         first, *rest = seen.lines
         reporter.write_line(first)
         for line in rest:
-            reporter.write_line(line, **(colour if line.lstrip().startswith(tuple(_COLOURS)) else {}))
-    if run.unproven:
-        noun = "gate" if run.unproven == 1 else "gates"
-        reporter.write_line(f"NOT PROVEN: {run.unproven} {noun} inconclusive", yellow=True, bold=True)
+            word = next((word for word in _COLOURS if word in line.split(":", 1)[0].split()), None)
+            reporter.write_line(line, **({_COLOURS[word]: True} if word else {}))
+
+
+class LastWord:
+    """Writes what the run as a whole has proven below everything else, where it is read."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> Generator[None]:
+        """Let all others write first."""
+        yield
+        run = self._run
+        if run.unproven:
+            noun = "gate" if run.unproven == 1 else "gates"
+            text = f"NOT PROVEN: {run.unproven} {noun} inconclusive"
+            if not run.proven:
+                text += ", none reached a verdict, so the run fails"
+            terminalreporter.write_line(text, yellow=True, bold=True)

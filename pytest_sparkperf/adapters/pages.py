@@ -51,7 +51,7 @@ def fetch(
     try:
         return _read(client, path, body, timeout_s)
     except httpx.TimeoutException:
-        return Page("timeout", detail=f"gave no answer within {timeout_s:g} s")
+        return Page("timeout", detail=f"gave no answer within {timeout_s:.3g} s")
     except httpx.RemoteProtocolError as error:
         return Page("not_http", detail=str(error).rstrip("."))
     except httpx.TransportError as error:
@@ -66,7 +66,7 @@ def _read(client: httpx.Client, path: str, body: Mapping[str, Any] | None, timeo
         for chunk in response.iter_bytes():
             content += chunk
             if time.monotonic() > deadline:
-                return Page("timeout", response.status_code, detail=f"did not end within {timeout_s:g} s")
+                return Page("timeout", response.status_code, detail=f"did not end within {timeout_s:.3g} s")
             if len(content) > _LARGEST_BYTES:
                 return Page("failed", response.status_code, detail=f"sent more than {_LARGEST_BYTES} bytes")
     text = content.decode("utf-8", "replace")

@@ -8,16 +8,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from pytest_sparkperf.adapters.command import run_command
 from pytest_sparkperf.adapters.http import PAGE_TIMEOUT_S, httpx
 from pytest_sparkperf.adapters.logtail import fence, read_end, read_tail
 from pytest_sparkperf.adapters.pages import Page, fetch, generate_token, served_models
 from pytest_sparkperf.adapters.process import SupervisedProcess
 from pytest_sparkperf.core.errors import ConfigError, ServerError
+from pytest_sparkperf.core.memory import gib
+from pytest_sparkperf.core.secrets import redact
 from pytest_sparkperf.core.serverlog import find_fatal
 
 _TAIL_LINES = 20
 _PROGRESS_S = 10.0
 _POLL_S = 0.1
+_READY_COMMAND_S = 30.0
 # A first generation compiles kernels; each attempt waits twice as long as the one before.
 _FIRST_GENERATION_S = 10.0
 
@@ -45,6 +49,7 @@ class Startup:
     ready_timeout_s: float
     process: SupervisedProcess
     outside: Surroundings = field(default_factory=Surroundings)
+    ready_command: tuple[str, ...] = ()
     seen: str = ""
     _started_s: float = 0.0
     _told_s: float = 0.0
@@ -52,6 +57,7 @@ class Startup:
     def wait(self, client: httpx.Client) -> Mapping[str, Any]:
         """Wait for models, then for a token; raises ServerError, ConfigError for a missing API key."""
         self._started_s = self._told_s = self.outside.clock()
+        self._await_command(client)
         self.seen = f"nothing listened on port {self.port}"
         while True:
             page = fetch(client, "/v1/models", timeout_s=self._allow(client, PAGE_TIMEOUT_S))
@@ -71,14 +77,39 @@ class Startup:
     def check_alive(self) -> None:
         """Raise ServerError with the log's words when the server's process has ended."""
         status = self.process.poll()
+        short = self.process.short_of_memory
+        if short is not None:
+            raise ServerError(self._out_of_memory(short))
         if status is None:
             return
         fatal = find_fatal(read_end(self.process.log_path))
-        cause = "" if fatal is None else f": {fatal.line}"
+        cause = "" if fatal is None else f": {fatal.line.rstrip('.')}"
         advice = "" if fatal is None or fatal.advice is None else f" ({fatal.advice})"
-        raise ServerError(
-            f"server {self.name!r} {_ending(status)} while starting{cause}{advice}.{self._log()}"
+        said = redact(f"{cause}{advice}", self.process.secrets)
+        raise ServerError(f"server {self.name!r} {_ending(status)} while starting{said}.{self._log()}")
+
+    def _out_of_memory(self, short: Mapping[str, int]) -> str:
+        available, free, swap, floor = (
+            gib(short[name]) for name in ("MemAvailable", "MemFree", "SwapFree", "floor")
         )
+        return (
+            f"server {self.name!r} was ended while starting: {available} of memory were available ({free} "
+            f"free, {swap} of swap free), and below {floor} this machine may stall; lower "
+            f"gpu-memory-utilization or kv-cache-memory-bytes of target {self.target!r}, or set its "
+            f"`memory_floor_gib`.{self._log()}"
+        )
+
+    def _await_command(self, client: httpx.Client) -> None:
+        """Run the user's ready command until it succeeds, if there is one."""
+        if not self.ready_command:
+            return
+        self.seen = f"{self.ready_command[0]!r} was not run yet"
+        while True:
+            answer = run_command(self.ready_command, self._allow(client, _READY_COMMAND_S))
+            if answer.status == 0:
+                return
+            self.seen = f"{self.ready_command[0]!r} said {answer.complaint!r}"
+            self.outside.sleep(_POLL_S)
 
     def _allow(self, client: httpx.Client, wanted_s: float) -> float:
         """Return how long the next request may take; raise when the server died or its time is up."""
@@ -90,7 +121,7 @@ class Startup:
         if now - self._told_s >= _PROGRESS_S:
             self._told_s = now
             last = read_tail(self.process.log_path, 1)
-            said = f"; log: {last[0]}" if last else ""
+            said = f"; log: {redact(last[0], self.process.secrets)}" if last else ""
             self.outside.progress(f"server {self.name!r}, {now - self._started_s:.0f} s: {self.seen}{said}")
         return min(wanted_s, remaining_s)
 
@@ -134,7 +165,7 @@ def log_excerpt(process: SupervisedProcess) -> str:
     lines = read_tail(process.log_path, _TAIL_LINES)
     if not lines:
         return f" The log {str(process.log_path)!r} is empty."
-    return f" The log {str(process.log_path)!r} ends with:\n{fence(lines)}"
+    return f" The log {str(process.log_path)!r} ends with:\n{redact(fence(lines), process.secrets)}"
 
 
 def listed(models: list[Mapping[str, Any]]) -> str:

@@ -10,7 +10,8 @@ from pytest_sparkperf.core.result import Outcome, Result, Verdict
 
 _WORST_FIRST: tuple[Outcome, ...] = ("ERROR", "FAIL", "INCONCLUSIVE", "PASS")
 _SHOWN = ("decode_tok_s", "output_tok_s", "prefill_tok_s", "ttft_ms", "tpot_ms", "e2el_ms")
-SIMULATED = "SIMULATED: a figure of the embedded simulator says nothing about a real server"
+_SIMULATED = "SIMULATED"
+SIMULATED = f"{_SIMULATED}: a figure of the embedded simulator says nothing about a real server"
 
 
 def worst(verdicts: Sequence[Verdict]) -> Outcome | None:
@@ -101,19 +102,25 @@ def server_line(result: Result) -> str:
 
 
 def result_lines(result: Result) -> list[str]:
-    """Return everything said about one measurement, most important first."""
+    """Return everything said about one measurement, most important first.
+
+    Each line of a simulator's says so before its first figure, so that none is quoted as a real one.
+    """
     lines = [*verdict_lines(result), *result.notes]
     lines += [measured_line(result), work_line(result), server_line(result)]
+    if any(verdict.constants == "measured" for verdict in result.verdicts):
+        lines.append("judged by spreads measured on this machine (sparkperf calibrate)")
+    elif any(verdict.constants == "assumed" for verdict in result.verdicts):
+        lines.append("judged by assumed spreads; sparkperf calibrate measures this machine's own")
     if result.against is not None:
         lines += [f"against {server_line(result.against)}: {measured_line(result.against)}"]
-    if result.simulated:
-        lines.append(SIMULATED)
-    return lines
+    return [f"{_SIMULATED} {line}" for line in lines] if result.simulated else lines
 
 
 def failure_text(result: Result) -> str:
     """Return the failure text of a test whose gate FAILed or ended in ERROR."""
-    return "\n".join(result_lines(result))
+    lines = result_lines(result)
+    return "\n".join([*lines, SIMULATED] if result.simulated else lines)
 
 
 def inconclusive_text(result: Result) -> str:
@@ -124,13 +131,12 @@ def inconclusive_text(result: Result) -> str:
         if verdict.outcome == "INCONCLUSIVE"
     ]
     text = "; ".join(undecided)
-    return f"{text} [SIMULATED]" if result.simulated else text
+    return f"{_SIMULATED} {text}" if result.simulated else text
 
 
 def summary_lines(nodeid: str, result: Result) -> list[str]:
-    """Return the lines of one gate in the terminal section."""
-    mark = " [SIMULATED]" if result.simulated else ""
-    return [f"{nodeid}{mark}", *(f"  {line}" for line in result_lines(result) if line != SIMULATED)]
+    """Return the lines of one gate in the terminal section; the tail of a log stays in the failure text."""
+    return [nodeid, *("  " + line.partition("\n")[0] for line in result_lines(result))]
 
 
 def _metric_of(verdict: Verdict) -> Metric | None:
@@ -143,7 +149,7 @@ def _asked(verdict: Verdict) -> str:
         return verdict.gate
     # A slowdown is asked for as the share that may be lost, and judged as the ratio that must be kept.
     asked = 1 - verdict.limit if verdict.gate.startswith("max_slowdown") else verdict.limit
-    return f"{verdict.gate}={asked:g}"
+    return f"{verdict.gate}={asked:.10g}"
 
 
 def _is_ratio(verdict: Verdict) -> bool:

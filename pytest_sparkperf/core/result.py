@@ -107,7 +107,9 @@ class Verdict:
     """The answer of one limit, in the metric's own unit (or as a ratio B/A for comparisons).
 
     ``low`` and ``high`` are the bounds that PASS and FAIL were decided on; ``mde`` is the value below (for a
-    latency: above) which the truth would have FAILed with 90 % probability.
+    latency: above) which the truth would have FAILed with 90 % probability. ``constants`` says whether the
+    spreads it rests on were measured on this machine (``sparkperf calibrate``) or assumed; None where it
+    rests on none.
     """
 
     gate: str
@@ -119,6 +121,7 @@ class Verdict:
     mde: float | None
     reason: str = ""
     rounds: int = 0
+    constants: Literal["measured", "assumed"] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,7 +132,7 @@ def test_result_of_a_mark_needs_a_mark(suite: Suite) -> None:
 
     result.assert_outcomes(errors=1)
     text = (
-        "sparkperf_result is the result of a mark, and this test has none; put sparkperf(...) on the test, or "
-        "measure in its body with sparkperf_measure"
+        "sparkperf_result is the result of a mark, and this test has none; put sparkperf(...) on the test, "
+        "or measure in its body with sparkperf_measure"
     )
     result.stdout.fnmatch_lines([text])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_sparkperf.adapters import supervisor
+from pytest_sparkperf.adapters import proctable
 from pytest_sparkperf.adapters.ports import answers, held_by
 from pytest_sparkperf.adapters.readiness import Surroundings
 from pytest_sparkperf.adapters.server import Server, start_server
@@ -69,8 +69,8 @@ def start(records: Path, tmp_path: Path) -> Iterator[Callable[[Variant], Server]
     assert list(records.iterdir()) == []
 
 
-def below_us() -> set[supervisor.ProcessEntry]:
-    return set(supervisor.descendants(os.getpid(), supervisor.read_table()))
+def below_us() -> set[proctable.ProcessEntry]:
+    return set(proctable.descendants(os.getpid(), proctable.read_table()))
 
 
 def failure(variant: Variant, tmp_path: Path, kind: type[SparkPerfError] = ServerError) -> str:
@@ -184,7 +184,7 @@ def test_only_the_process_that_listens_holds_the_port() -> None:
 def test_dies_while_loading(variant: Callable[..., Variant], records: Path, tmp_path: Path) -> None:
     assert failure(variant("dies"), tmp_path) == (
         "server 'tiny k=0' exited with status 1 while starting: ValueError: NvFp4 MoE backend 'MARLIN' does "
-        "not support the deployment configuration since kernel does not support quantization scheme u8.. "
+        "not support the deployment configuration since kernel does not support quantization scheme u8. "
         f"The log {log_of(tmp_path)} ends with:\n"
         f"{BANNER}\n"
         "  | (EngineCore pid=187) ERROR 05-01 18:55:06 [core.py:1512] ValueError: NvFp4 MoE backend 'MARLIN' "

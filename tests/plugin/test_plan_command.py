@@ -1,0 +1,102 @@
+"""``sparkperf plan`` collects a suite as pytest would, and starts nothing."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+SUITE = """
+import pytest
+from pytest_sparkperf import sparkperf
+
+@sparkperf(min_decode=100, k=3)
+def test_single_stream(): raise AssertionError("a plan runs no test")
+
+@sparkperf(k=3, against={"k": 0}, min_speedup=1.25)
+def test_mtp_pays(): ...
+
+def test_without_a_mark(): ...
+"""
+CODE = "import sys; from pytest_sparkperf.cli.plan import main; sys.exit(main(sys.argv[1:]))"
+
+
+@pytest.fixture
+def plan(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    monkeypatch.delenv("CI", raising=False)
+    pytester.makepyfile(test_gates=SUITE)
+    return pytester
+
+
+def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    return pytester.run(sys.executable, "-c", CODE, "-p", "no:cacheprovider", *arguments)
+
+
+def test_every_gate_is_planned_and_nothing_is_run(plan: pytest.Pytester) -> None:
+    result = run(plan)
+
+    assert result.ret == 0
+    assert result.outlines == [
+        "test_gates.py::test_single_stream",
+        "  sim k=3; 3 to 12 rounds x 4 requests, about 1.0 to 3.4 min",
+        "  min_decode=100: can only be judged outside 98.55 to 101.4 tok/s",
+        "test_gates.py::test_mtp_pays",
+        "  sim k=3 against sim k=0; 3 to 12 rounds x 8 requests, about 2.1 to 6.8 min",
+        "  min_speedup=1.25: can only be judged outside 1.206 to 1.293",
+        "2 gates, 2 starts of servers, about 3.2 to 10 min with starts, without soak",
+        (
+            "minutes at 70 tok/s of one stream, 4000 tok/s of prefill, 180 s a start; forecasts from assumed "
+            "constants"
+        ),
+    ]
+
+
+def test_arguments_of_pytest_choose_the_gates(plan: pytest.Pytester) -> None:
+    result = run(plan, "--json", "--decode-tok-s", "35", "test_gates.py", "-k", "mtp")
+
+    document = json.loads("\n".join(result.outlines))
+    assert [gate["test"] for gate in document["gates"]] == ["test_gates.py::test_mtp_pays"]
+    assert document["rates"]["decode_tok_s"] == 35
+
+
+def test_a_suite_that_cannot_be_collected_is_shown_as_pytest_shows_it(plan: pytest.Pytester) -> None:
+    plan.makepyfile(
+        test_wrong="from pytest_sparkperf import sparkperf\n@sparkperf(min_decod=1)\ndef test_it(): ..."
+    )
+
+    result = run(plan)
+
+    assert result.ret == 2
+    assert result.outlines == []
+    assert result.errlines[0] == "sparkperf plan: pytest could not collect the suite:"
+    result.stderr.fnmatch_lines(["*test_it: min_decod is not a keyword of the sparkperf mark*"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (
+            ("-k", "nothing"),
+            (
+                "no test with a sparkperf mark was collected; name the files or folders that hold them, as "
+                "for pytest"
+            ),
+        ),
+        (
+            ("--key", "gb10"),
+            (
+                "there is no calibration of 'gb10' in .sparkperf/calibration: run sparkperf calibrate there, "
+                "or leave --key out for assumed constants"
+            ),
+        ),
+        (
+            ("--decode-tok-s", "0"),
+            "--decode-tok-s 0, --prefill-tok-s 4000 and --start-s 180 give no minutes: use rates above 0",
+        ),
+    ],
+)
+def test_what_cannot_be_planned_is_said(plan: pytest.Pytester, arguments: tuple[str, ...], text: str) -> None:
+    result = run(plan, *arguments)
+
+    assert (result.ret, result.errlines) == (2, [f"sparkperf plan: {text}"])
