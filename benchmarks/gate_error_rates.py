@@ -20,12 +20,14 @@ from functools import partial
 import peers
 from generator import PROMPTS, SCENARIOS, Machine, Scenario, Server, prompt_levels
 
+from pytest_sparkperf.core.blocks import BLOCKS, Block, block_plan, judge_blocks
 from pytest_sparkperf.core.claim import Claim, floor, margin
 from pytest_sparkperf.core.constants import ASSUMED, Constants
 from pytest_sparkperf.core.heat import Thermal
 from pytest_sparkperf.core.order import Arm, cells_for
 from pytest_sparkperf.core.sampling import Plan, Sampler
 from pytest_sparkperf.core.summary import Baseline
+from pytest_sparkperf.core.taken import Taken
 
 METRIC = "decode_tok_s"
 BASELINE_RUNS = 10
@@ -87,6 +89,36 @@ def paired(source: random.Random, scenario: Scenario, change: float, constants: 
     claim: Claim = margin(METRIC, 0.03, paired=True)
     plan = replace(PLAN, paired=True, thermal=HOT, constants=constants)
     return sample(Sampler(plan, [claim]), machine, servers)
+
+
+def by_restart(source: random.Random, scenario: Scenario, change: float, constants: Constants) -> Answer:
+    """The same by restart: each block is a new start of one server, on a machine that has cooled down."""
+    levels = prompt_levels(source, scenario.prompt_sd)
+    interaction = prompt_levels(source, scenario.interaction_sd)
+    plan = replace(PLAN, paired=True, thermal=HOT, constants=constants)
+    blocks, requests = [], 0
+    for arm in BLOCKS:
+        machine = Machine(source, scenario)
+        launch = source.gauss(0, scenario.launch_sd)
+        truth = levels
+        if arm == "B":
+            truth = [
+                level + own + math.log(1 + change) for level, own in zip(levels, interaction, strict=True)
+            ]
+        blocks.append(_block(arm, plan, machine, Server(machine, [level + launch for level in truth])))
+        requests += machine.served
+    (verdict,) = judge_blocks(blocks, [margin(METRIC, 0.03, paired=True)], plan)
+    return Answer(verdict.outcome, requests)
+
+
+def _block(arm: Arm, plan: Plan, machine: Machine, server: Server) -> Block:
+    sampler = Sampler(block_plan(plan))
+    passes: dict[int, Taken] = {}
+    while (current := sampler.next_pass()) is not None:
+        values = {step: {METRIC: math.exp(server.rate(PLAN.prompts[step[0]]))} for step in current.order}
+        sampler.add(values, temperature_c=machine.temperature_c, at_s=machine.seconds)
+        passes[current.index] = Taken(current.index, values)
+    return Block(arm, tuple(passes[index] for index in sampler.round_passes), sampler.reason)
 
 
 def _pair(source: random.Random, scenario: Scenario, change: float, machine: Machine) -> dict[Arm, Server]:
@@ -181,6 +213,7 @@ def tables(constants: Constants) -> Sequence[Table]:
             (0.0, -0.03, -0.05),
             {
                 "sparkperf": partial(paired, constants=constants),
+                "sparkperf by restart": partial(by_restart, constants=constants),
                 "pytest-benchmark mean:3%, blocked": partial(
                     peer_paired, rule=peers.mean_time_within(0.03), requests=5
                 ),

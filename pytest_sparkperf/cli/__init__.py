@@ -20,11 +20,11 @@ _COMMANDS = {
         "pytest_sparkperf.cli.metrics",
         "read acceptance and tokens out of one or two /metrics pages",
     ),
+    "plan": ("pytest_sparkperf.cli.plan", "say what a suite will start, take and be able to decide"),
     "render": ("pytest_sparkperf.cli.render", "print the command that starts a target, without starting it"),
     "sim": ("pytest_sparkperf.sim.cli", "run the embedded simulator of a vLLM server"),
     "stop": ("pytest_sparkperf.cli.stop", "end what an earlier run of ours left behind"),
 }
-_LATER = {"plan": "Verdicts that hold"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,12 +37,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     if command in _COMMANDS:
         status: int = import_module(_COMMANDS[command][0]).main(rest)
         return status
-    if command in _LATER:
-        print(
-            f"sparkperf: {command} is not yet available (it comes with the feature {_LATER[command]!r})",
-            file=sys.stderr,
-        )
-        return 2
     print(
         f"sparkperf: there is no command {command!r}; valid are {', '.join(_COMMANDS)}\n\n{usage()}",
         file=sys.stderr,
@@ -54,8 +48,7 @@ def usage() -> str:
     """Return the text that lists all commands."""
     width = max(map(len, _COMMANDS))
     commands = "\n".join(f"  {name:{width}}  {text}" for name, (_, text) in _COMMANDS.items())
-    later = f"\nnot yet available: {', '.join(_LATER)}" if _LATER else ""
     return (
-        f"usage: sparkperf COMMAND [ARGUMENTS]\n\ncommands (each has --help):\n{commands}\n{later}\n"
+        f"usage: sparkperf COMMAND [ARGUMENTS]\n\ncommands (each has --help):\n{commands}\n\n"
         "Gates run under pytest: pytest --sparkperf"
     )

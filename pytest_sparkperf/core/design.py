@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_sparkperf.core.claim import Claim, ceiling, floor, margin, speedup
+from pytest_sparkperf.core.constants import ASSUMED, Constants
 from pytest_sparkperf.core.gate import Comparison, GateSpec, Limit
 from pytest_sparkperf.core.heat import NO_HEAT, Thermal
 from pytest_sparkperf.core.judge import Terms
@@ -39,7 +40,9 @@ def claims_of(spec: GateSpec) -> list[Claim]:
     return claims + [_comparison_claim(comparison, spec) for comparison in spec.comparisons]
 
 
-def plan_of(spec: GateSpec, *, gates: int = 1, thermal: Thermal = NO_HEAT) -> Plan:
+def plan_of(
+    spec: GateSpec, *, gates: int = 1, thermal: Thermal = NO_HEAT, constants: Constants = ASSUMED
+) -> Plan:
     """Return how a gate is sampled; ``gates`` are the limits of the session."""
     cells = cells_of(spec.load)
     per_pass = len(cells) * spec.load.concurrency
@@ -52,6 +55,7 @@ def plan_of(spec: GateSpec, *, gates: int = 1, thermal: Thermal = NO_HEAT) -> Pl
         steady_metric=main_metric(spec.load),
         gates=gates,
         thermal=thermal,
+        constants=constants,
     )
 
 

@@ -59,12 +59,18 @@ NO_ALLOWANCE = Allowance()
 
 
 def allowance(temperature_c: float | None, reference_c: float | None, constants: Constants) -> Allowance:
-    """Return the allowance for a machine at one temperature against a reference at another."""
+    """Return the allowance for a machine at one temperature against a reference at another.
+
+    Beyond ``free_degrees`` each degree costs its published change and a safety factor. That alone would allow
+    for less than the published change up to three times ``free_degrees``, so from half of them on each degree
+    costs at least that: thermometers read whole degrees, and no more than that is free.
+    """
     if temperature_c is None or reference_c is None:
         return NO_ALLOWANCE
-    gap = reference_c - temperature_c
-    beyond = max(0.0, abs(gap) - constants.free_degrees) * constants.per_degree
-    return Allowance(beyond, 0.0, gap) if gap > 0 else Allowance(0.0, beyond, gap)
+    gap, free = reference_c - temperature_c, constants.free_degrees
+    degrees = max(0.0, (abs(gap) - free) * constants.heat_safety, abs(gap) - free / 2)
+    change = degrees * constants.per_degree
+    return Allowance(change, 0.0, gap) if gap > 0 else Allowance(0.0, change, gap)
 
 
 def assumed_temperature_c(load_s: float, constants: Constants) -> float:

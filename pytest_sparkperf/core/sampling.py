@@ -46,7 +46,8 @@ class Plan:
     requests, at least 2. ``min_rounds``: go on to this many even when all is decided (a baseline is recorded
     from 8). ``requests_per_pass``: requests of one server in a pass, where a cell is a burst.
     ``steady_metric``: what warm-up watches; by default the decode rate, or else what a claim is about.
-    ``gates``: limits of the session.
+    ``gates``: limits of the session. ``settle``: wait for the temperature to settle whatever is claimed, and
+    without a thermometer for as long as a soak may last.
     """
 
     prompts: tuple[int, ...]
@@ -59,6 +60,7 @@ class Plan:
     gates: int = 1
     thermal: Thermal = NO_HEAT
     constants: Constants = ASSUMED
+    settle: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,12 +223,15 @@ class Sampler:
                 self._begin_rounds(taken, at_s)
 
     def _needs_soak(self) -> bool:
-        return self._watch.mode == "soak" and any(
-            track.feels_heat and track.reference_c is None for track in self._tracks
+        return self._soakable() and (
+            self._plan.settle or any(track.feels_heat and track.reference_c is None for track in self._tracks)
         )
 
+    def _soakable(self) -> bool:
+        return self._watch.mode == "soak" or (self._plan.settle and self._watch.mode == "assumed")
+
     def _add_soak(self, taken: Taken, at_s: float) -> None:
-        settled = self._watch.mode != "soak" or self._watch.settled()
+        settled = not self._soakable() or self._watch.settled()
         spent = at_s - self._warm_s >= self._plan.constants.max_soak_s
         if settled or spent:
             self._still_warming = not settled
@@ -294,7 +299,7 @@ class Sampler:
         summary = self.summary(self._warm_up.metric, None if self._plan.paired else SUBJECT)
         if n not in looks or summary is None or n < self._plan.min_rounds:
             return False
-        terms = Terms(self._plan.constants, looks)
+        terms = Terms(self._plan.constants.of(self._warm_up.metric), looks)
         return half_widths("absolute", summary.sd, n, terms, terms.constants.alpha)[0] <= _REPORT_HALF_WIDTH
 
     def _give_up(self, reason: str) -> None:
@@ -311,7 +316,8 @@ class Sampler:
 
     def _verdict(self, track: _Track, look: Look, reason: str) -> Verdict:
         notes = self.notes if track.feels_heat else ()
-        return to_verdict(track.claim, look, reasons.joined(reason, *notes))
+        verdict = to_verdict(track.claim, look, reasons.joined(reason, *notes))
+        return replace(verdict, constants=self._plan.constants.source)
 
     # ------------------------------------------------------------------ windows and terms
     @property
@@ -325,7 +331,7 @@ class Sampler:
         complete = [row for row in series if row is not None]
         if len(complete) < max(2, len(series)):
             return None
-        return summarize(complete, self._plan.prompts, self._plan.constants)
+        return summarize(complete, self._plan.prompts, self._plan.constants.of(metric))
 
     def _terms(self, claim: Claim, baselines: Mapping[str, Baseline]) -> Terms:
         plan = self._plan
@@ -337,7 +343,7 @@ class Sampler:
                 f"{claim.gate} needs a baseline of {claim.metric} on this hardware: record one with "
                 "--sparkperf-record, or compare with a second server (against=...)"
             )
-        terms = Terms(plan.constants, self._looks, plan.gates, baseline)
+        terms = Terms(plan.constants.of(claim.metric), self._looks, plan.gates, baseline)
         if claim.quantile is not None:
             check_budget(claim, plan.max_rounds * (plan.requests_per_pass or len(plan.prompts)), terms)
         return terms

@@ -57,7 +57,7 @@ def summarize(rounds: Rounds, prompts: Sequence[int], constants: Constants = ASS
     if n < 2 or any(len(row) != cells for row in rounds):
         raise ValueError(f"needs at least two rounds of {cells} cells, got {[len(row) for row in rounds]}")
     middles = _prompt_medians(rounds, prompts)
-    cut = constants.clamp_sigmas * _robust_sigma(rounds, constants.sigma_min)
+    cut = constants.clamp_sigmas * max(constants.sigma_min, request_sd(rounds))
     clamped, means = 0, []
     for row in rounds:
         errors = [value - middle for value, middle in zip(row, middles, strict=True)]
@@ -74,6 +74,16 @@ def theil_sen(values: Sequence[float]) -> float:
     return median([(values[j] - values[i]) / (j - i) for i in range(n) for j in range(i + 1, n)])
 
 
+def request_sd(rounds: Rounds) -> float:
+    """Return the sd of a request from steps between rounds: needs no centre, ignores slow drift."""
+    steps = [
+        abs(now - before)
+        for earlier, later in pairwise(rounds)
+        for before, now in zip(earlier, later, strict=True)
+    ]
+    return median(steps) / _STEP_TO_SIGMA
+
+
 def _prompt_medians(rounds: Rounds, prompts: Sequence[int]) -> list[float]:
     """Return per cell the median of all values of its prompt."""
     values: dict[int, list[float]] = {}
@@ -82,16 +92,6 @@ def _prompt_medians(rounds: Rounds, prompts: Sequence[int]) -> list[float]:
             values.setdefault(prompt, []).append(value)
     middle = {prompt: median(found) for prompt, found in values.items()}
     return [middle[prompt] for prompt in prompts]
-
-
-def _robust_sigma(rounds: Rounds, smallest: float) -> float:
-    """Return the sd of a request from steps between rounds: needs no centre, ignores slow drift."""
-    steps = [
-        abs(now - before)
-        for earlier, later in pairwise(rounds)
-        for before, now in zip(earlier, later, strict=True)
-    ]
-    return max(smallest, median(steps) / _STEP_TO_SIGMA)
 
 
 def _blend(prior_sd: float, prior_df: int, values: Sequence[float]) -> float:

@@ -13,13 +13,13 @@ from pytest_sparkperf.adapters.http import open_async_client
 from pytest_sparkperf.adapters.server import Server, attach_server, start_server
 from pytest_sparkperf.core.errors import ConfigError
 from pytest_sparkperf.core.gate import GateSpec
-from pytest_sparkperf.core.heat import NO_HEAT, Thermal
 from pytest_sparkperf.core.load import Endpoint, Load
 from pytest_sparkperf.core.order import SUBJECT, Arm
 from pytest_sparkperf.core.prompts import Prompt, shipped_prompts
 from pytest_sparkperf.core.result import RequestResult, Result
 from pytest_sparkperf.core.variant import Variant
-from pytest_sparkperf.core.workload import fit_prompts
+from pytest_sparkperf.core.workload import fit_prompts, workload_digest
+from pytest_sparkperf.experiment.known import Knowledge
 from pytest_sparkperf.experiment.loop import LoopThread
 from pytest_sparkperf.experiment.measure import REFERENCE, Conditions, Measurement
 from pytest_sparkperf.experiment.outputs import OutputPair, compare, with_report
@@ -39,10 +39,11 @@ T = TypeVar("T")
 class Bench:
     """Starts servers when gates need them, measures on them, and stops them all in the end."""
 
-    def __init__(self, *, expected: Sequence[Variant], log_dir: Callable[[], Path]) -> None:
+    def __init__(self, *, expected: Sequence[Variant], log_dir: Callable[[], Path], root: Path) -> None:
         self._log_dir = log_dir
         self._pool = ServerPool(self._start, expected)
         self._loop = LoopThread()
+        self._knowledge = Knowledge(root)
         self._used_s: dict[Variant, float] = {}
 
     def server(self, variant: Variant) -> Server:
@@ -58,15 +59,18 @@ class Bench:
         if time.monotonic() - self._used_s.get(variant, -_COLD_AFTER_S) < _COLD_AFTER_S:
             return
         spec = GateSpec(load=Load(output_tokens=_WARM_TOKENS))
-        self._drive({SUBJECT: variant}, spec, Conditions(1, NO_HEAT), Measurement.warm_up)
+        self._drive({SUBJECT: variant}, spec, Conditions(1), Measurement.warm_up)
 
     def measure(self, variants: Mapping[Arm, Variant], spec: GateSpec, *, gates: int) -> Result:
         """Measure a gate on its server (B), or on it and the one it is compared with (A) in turn.
 
         Raises ServerError or ConfigError before anything is measured.
         """
-        thermal = thermal_of(self._pool.get_all(variants)[SUBJECT])
-        result = self._drive(variants, spec, Conditions(gates, thermal), Measurement.run)
+        server = self._pool.get_all(variants)[SUBJECT]
+        workload = workload_digest(spec.load, shipped_prompts(spec.load.concurrency))
+        known = self._knowledge.of(variants[SUBJECT], server, workload)
+        conditions = Conditions(gates, known.thermal, known.constants, known.thermometer)
+        result = self._drive(variants, spec, conditions, Measurement.run)
         return self._with_outputs(result, variants, spec) if spec.same_output else result
 
     def _with_outputs(self, result: Result, variants: Mapping[Arm, Variant], spec: GateSpec) -> Result:
@@ -135,16 +139,6 @@ class Bench:
         if variant.launch == "attach":
             return attach_server(variant)
         return start_server(variant, log_dir=self._log_dir())
-
-
-def thermal_of(server: Server) -> Thermal:
-    """Return how heat is dealt with: not at all where there is no GPU, else as from a cold start.
-
-    Without a thermometer the only safe assumption is that a GPU began stone cold.
-    """
-    if server.simulated or server.facts.get("device") == "cpu":
-        return NO_HEAT
-    return Thermal("assumed")
 
 
 def _prompts(server: Server, load: Load) -> tuple[Prompt, ...]:

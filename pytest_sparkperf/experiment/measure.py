@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from pytest_sparkperf.core.blocks import IN_TURN
 from pytest_sparkperf.core.compare import explain
+from pytest_sparkperf.core.constants import ASSUMED, Constants
 from pytest_sparkperf.core.design import claims_of, main_metric, plan_of
 from pytest_sparkperf.core.errors import MeasurementError
 from pytest_sparkperf.core.gate import GateSpec
-from pytest_sparkperf.core.heat import Thermal
+from pytest_sparkperf.core.heat import NO_HEAT, Thermal
 from pytest_sparkperf.core.judge import without_figures
 from pytest_sparkperf.core.order import SUBJECT, Arm
 from pytest_sparkperf.core.result import Result, Verdict
 from pytest_sparkperf.core.sampling import Pass, Sampler
-from pytest_sparkperf.experiment.passes import PassRunner
+from pytest_sparkperf.experiment.passes import PassRunner, Thermometer
 from pytest_sparkperf.experiment.results import Part, arm_result, counted_verdicts, unmeasured
 from pytest_sparkperf.experiment.side import Side
 
@@ -24,10 +26,12 @@ REFERENCE: Arm = "A"
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What a measurement depends on besides its gate: how many limits the session has, the heat to expect."""
+    """What a measurement depends on besides its gate: how many limits the session has, and the machine."""
 
     gates: int
-    thermal: Thermal
+    thermal: Thermal = NO_HEAT
+    constants: Constants = ASSUMED
+    thermometer: Thermometer = field(default=lambda: None)
 
 
 class Measurement:
@@ -40,9 +44,12 @@ class Measurement:
         self._sides = sides
         self._spec = spec
         self._claims = claims_of(spec)
-        plan = plan_of(spec, gates=conditions.gates, thermal=conditions.thermal)
+        plan = plan_of(
+            spec, gates=conditions.gates, thermal=conditions.thermal, constants=conditions.constants
+        )
         self._sampler = Sampler(plan, self._claims)
         self._runner = PassRunner(sides)
+        self._thermometer = conditions.thermometer
         self._failure: str | None = None
 
     async def run(self) -> Result:
@@ -67,6 +74,7 @@ class Measurement:
         self._sampler.add(
             values,
             requests=self._runner.each_request(),
+            temperature_c=self._thermometer(),
             at_s=at_s,
             still_compiling=self._runner.compiling,
         )
@@ -83,7 +91,8 @@ class Measurement:
             return result
         reference = self._side_result(REFERENCE, [])
         ratio = self._sampler.summary(main_metric(self._spec.load), None) if not self._failure else None
-        return explain(replace(result, against=reference), None if ratio is None else ratio.theta)
+        together = replace(result, against=reference, notes=(*result.notes, IN_TURN))
+        return explain(together, None if ratio is None else ratio.theta)
 
     def _side_result(self, arm: Arm, verdicts: list[Verdict]) -> Result:
         rounds = () if self._failure else self._sampler.round_passes

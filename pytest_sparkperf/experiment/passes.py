@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 
 from pytest_sparkperf.core.burst import burst_figures, common_rule
 from pytest_sparkperf.core.errors import MeasurementError
 from pytest_sparkperf.core.order import SUBJECT, Arm, Step
 from pytest_sparkperf.core.result import RequestResult, TpotRule
-from pytest_sparkperf.core.sampling import Pass
-from pytest_sparkperf.core.taken import Figures
+from pytest_sparkperf.core.sampling import Pass, Sampler
+from pytest_sparkperf.core.taken import Figures, Taken
 from pytest_sparkperf.core.validity import SENTENCES
 from pytest_sparkperf.experiment.side import Side
+
+# Reads the temperature of the GPU; None where there is nothing to read.
+Thermometer = Callable[[], float | None]
 
 
 class PassRunner:
@@ -64,6 +68,32 @@ class PassRunner:
                 raise MeasurementError(_twice(burst.fault, self._sides[arm].log_tail()))
         for side in self._sides.values():
             await side.end()
+
+
+async def sample(
+    sampler: Sampler,
+    runner: PassRunner,
+    thermometer: Thermometer,
+    clock: Callable[[], float] = time.monotonic,
+) -> tuple[Taken, ...]:
+    """Send what a sampler asks for until it has heard enough; return the passes that became rounds.
+
+    Raises MeasurementError where a pass cannot be measured.
+    """
+    begun_s = clock()
+    taken: dict[int, Taken] = {}
+    while (step := sampler.next_pass()) is not None:
+        values = await runner.send(step)
+        requests = runner.each_request()
+        taken[step.index] = Taken(step.index, values, requests)
+        sampler.add(
+            values,
+            requests=requests,
+            temperature_c=thermometer(),
+            at_s=clock() - begun_s,
+            still_compiling=runner.compiling,
+        )
+    return tuple(taken[index] for index in sampler.round_passes)
 
 
 def _twice(request: RequestResult, log_tail: str) -> str:

@@ -23,7 +23,12 @@ class Part:
 
 
 def arm_result(parts: Sequence[Part], rule: TpotRule | None, verdicts: Sequence[Verdict]) -> Result:
-    """Return the figures of one arm, over all starts of its server; facts and notes are the last one's."""
+    """Return the figures of one arm, over all starts of its server; facts and notes are the last one's.
+
+    An arm that was never started has no figures.
+    """
+    if not parts:
+        return Result(verdicts=tuple(verdicts))
     kept = [
         burst for part in parts for record in part.side.kept(part.rounds) for burst in record.bursts.values()
     ]

@@ -6,7 +6,7 @@ import pytest
 
 from pytest_sparkperf.cli import main, usage
 
-COMMANDS = ["baseline", "calibrate", "compare", "doctor", "facts", "metrics", "render", "sim", "stop"]
+COMMANDS = ["baseline", "calibrate", "compare", "doctor", "facts", "metrics", "plan", "render", "sim", "stop"]
 
 
 def test_commands_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,9 +24,16 @@ def test_a_machine_35_degrees_cold_is_allowed_the_observed_gain_and_half_more() 
     assert allowance(43.0, 80.0, ASSUMED).cold == pytest.approx(0.09)
 
 
-@pytest.mark.parametrize("temperature_c", [78.0, 80.0, 82.0])
-def test_two_degrees_are_free(temperature_c: float) -> None:
+@pytest.mark.parametrize("temperature_c", [79.0, 80.0, 81.0])
+def test_one_degree_is_free(temperature_c: float) -> None:
     assert not allowance(temperature_c, 80.0, ASSUMED).open
+
+
+@pytest.mark.parametrize(("gap_c", "degrees"), [(2, 1), (3, 2), (4, 3), (5, 4.5), (6, 6), (37, 52.5)])
+def test_a_gap_costs_its_published_change_and_a_larger_one_half_as_much_again(
+    gap_c: float, degrees: float
+) -> None:
+    assert allowance(80.0 - gap_c, 80.0, ASSUMED).cold == pytest.approx(degrees * 0.06 / 35)
 
 
 def test_a_hotter_machine_is_allowed_for_on_the_other_side() -> None:

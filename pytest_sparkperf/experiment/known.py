@@ -1,0 +1,69 @@
+"""What is known of the machine under a server: the spreads measured on it, its thermometer, its heat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pytest_sparkperf.adapters.calibration_file import DEFAULT_FOLDER, read_calibration
+from pytest_sparkperf.adapters.machine import HostReading, read_host
+from pytest_sparkperf.adapters.nvidia_smi import GpuReading, NvidiaSmi
+from pytest_sparkperf.adapters.server import Server
+from pytest_sparkperf.core.calibration import Calibration
+from pytest_sparkperf.core.constants import ASSUMED, Constants
+from pytest_sparkperf.core.hardware import Machine
+from pytest_sparkperf.core.heat import NO_HEAT, Thermal
+from pytest_sparkperf.core.lookup import Problem
+from pytest_sparkperf.core.variant import Variant
+from pytest_sparkperf.core.vllm_options import LOOPBACK
+from pytest_sparkperf.experiment.baselines import identify
+from pytest_sparkperf.experiment.passes import Thermometer
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a verdict on one server may rest on."""
+
+    constants: Constants = ASSUMED
+    thermal: Thermal = NO_HEAT
+    thermometer: Thermometer = field(default=lambda: None)
+
+
+class Knowledge:
+    """Looks machines up; this one is read once, when a server first needs it."""
+
+    def __init__(self, root: Path) -> None:
+        self._folder = root / DEFAULT_FOLDER
+        self._here: tuple[HostReading, GpuReading] | None = None
+
+    def of(self, variant: Variant, server: Server, workload: str) -> Known:
+        """Return what is known for a workload on a server's machine.
+
+        Raises ConfigError for a calibration that cannot be read: constants are never guessed where some were
+        measured.
+        """
+        host, gpus = self._read_here()
+        on_cpu = server.facts.get("device") == "cpu"
+        machine = identify(variant, simulated=server.simulated, on_cpu=on_cpu, host=host, gpus=gpus)
+        found = self._calibration(machine)
+        constants = ASSUMED if found is None else found.constants()
+        if server.simulated or on_cpu:
+            return Known(constants)
+        if not _is_here(server) or gpus.temperature_c is None:
+            # A GPU that cannot be read is taken to have begun stone cold.
+            return Known(constants, Thermal("assumed"))
+        thermal = Thermal("soak") if found is None else found.thermal(workload, "soak")
+        return Known(constants, thermal, lambda: NvidiaSmi().temperature_c())
+
+    def _calibration(self, machine: Machine | Problem) -> Calibration | None:
+        return None if isinstance(machine, Problem) else read_calibration(self._folder, machine.slug)
+
+    def _read_here(self) -> tuple[HostReading, GpuReading]:
+        if self._here is None:
+            self._here = read_host(), NvidiaSmi().read()
+        return self._here
+
+
+def _is_here(server: Server) -> bool:
+    return urlsplit(server.url).hostname in LOOPBACK
