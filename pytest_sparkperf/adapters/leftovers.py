@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_sparkperf.adapters.supervisor import (
+from pytest_sparkperf.adapters.proctable import (
     ProcessEntry,
     carriers,
     descendants,
@@ -19,19 +19,38 @@ from pytest_sparkperf.adapters.supervisor import (
     read_process,
     read_table,
 )
+from pytest_sparkperf.adapters.supervisor import run_commands
 from pytest_sparkperf.core.errors import ServerError
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True)
+class Ended:
+    """What could not be ended: processes by pid, and commands that failed; nothing when all is gone."""
+
+    pids: tuple[int, ...] = ()
+    failed: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether anything is left."""
+        return bool(self.pids or self.failed)
+
+
+@dataclass(frozen=True, slots=True)
 class Leftover:
-    """What the record of a dead supervisor says: the processes are found by start time, uid and nonce."""
+    """What the record of a dead supervisor says: the processes are found by start time, uid and nonce.
+
+    ``before`` and ``after`` are the commands that its supervisor would have run around their end.
+    """
 
     path: Path
     name: str
     nonce: str
     recorded: tuple[tuple[int, int], ...]
+    before: tuple[tuple[str, ...], ...] = ()
+    after: tuple[tuple[str, ...], ...] = ()
+    cwd: str = "/"
 
     def processes(self) -> list[ProcessEntry]:
         """Return those that still run, and whatever is below them."""
@@ -45,12 +64,16 @@ class Leftover:
         known.pop(os.getpid(), None)
         return list(known.values())
 
-    def end(self, grace_s: float = 10.0) -> list[int]:
-        """End them and remove the record; return the pids that would not go, and keep the record then."""
+    def end(self, grace_s: float = 10.0) -> Ended:
+        """End them and remove the record; return what would not go, and keep the record then."""
+        spec = {"cwd": self.cwd, "log_path": os.devnull, "stop_timeout_s": grace_s}
+        failed = run_commands([list(argv) for argv in self.before], spec)
         left = end_processes(self.processes, grace_s)
-        if not left:
+        failed += run_commands([list(argv) for argv in self.after], spec)
+        ended = Ended(tuple(left), tuple(failed))
+        if not ended:
             self.path.unlink(missing_ok=True)
-        return left
+        return ended
 
 
 def record_dir() -> Path:
@@ -89,7 +112,10 @@ def read_leftover(path: Path) -> Leftover | None:
 def _leftover(path: Path, record: Mapping[str, Any]) -> Leftover:
     pairs = [record["server"], *record["descendants"]]
     recorded = tuple((pair[0], pair[1]) for pair in pairs if pair)
-    return Leftover(path, record["name"], record["nonce"], recorded)
+    before, after = (
+        tuple(tuple(argv) for argv in record.get(key, ())) for key in ("stop_commands", "cleanup_commands")
+    )
+    return Leftover(path, record["name"], record["nonce"], recorded, before, after, record.get("cwd", "/"))
 
 
 def _lives(pair: Any) -> bool:

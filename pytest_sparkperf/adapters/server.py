@@ -13,10 +13,10 @@ from typing import Any
 from pytest_sparkperf.adapters.attach import attach_url, check_generation, read_models
 from pytest_sparkperf.adapters.http import PAGE_TIMEOUT_S, httpx, open_client
 from pytest_sparkperf.adapters.identity import read_facts
-from pytest_sparkperf.adapters.launch import api_key, choose_port, command, environment
+from pytest_sparkperf.adapters.launch import STOP_TIMEOUT_S, Launch, api_key, plan_launch
 from pytest_sparkperf.adapters.logtail import read_end
 from pytest_sparkperf.adapters.pages import fetch
-from pytest_sparkperf.adapters.ports import LOOPBACK, held_by
+from pytest_sparkperf.adapters.ports import held_by
 from pytest_sparkperf.adapters.process import ProcessSpec, SupervisedProcess
 from pytest_sparkperf.adapters.readiness import Startup, Surroundings, log_excerpt
 from pytest_sparkperf.core.errors import ServerError
@@ -24,7 +24,6 @@ from pytest_sparkperf.core.exposition import Scrape, parse_exposition
 from pytest_sparkperf.core.serverlog import parse_log
 from pytest_sparkperf.core.variant import Variant
 
-STOP_TIMEOUT_S = 15.0
 _GENERATION_TIMEOUT_S = 60.0
 # Between a listener's disappearance and the report of its exit.
 _EXIT_REPORT_S = 5.0
@@ -72,7 +71,7 @@ class Server:
 
     def alive(self) -> bool:
         """Say whether the process runs; of an attached server, whether it answers HTTP at all."""
-        if self.process is not None:
+        if self.process is not None and (self.process.poll() is not None or not self.process.stays):
             return self.process.poll() is None
         with open_client(self.url, api_key=self.api_key) as client:
             return fetch(client, "/health").status is not None
@@ -84,44 +83,58 @@ class Server:
 
 
 def start_server(
-    variant: Variant, *, log_dir: Path, resident: bool = False, outside: Surroundings = _OUTSIDE
+    variant: Variant, *, log_dir: Path, outside: Surroundings = _OUTSIDE, memory_floor: int = 0
 ) -> Server:
-    """Start a variant (launch ``vllm`` or ``sim``) and return it once it generates tokens.
+    """Start a variant and return it once it generates tokens.
 
-    ``resident`` applies the target's options for two servers at once. Raises ConfigError for what cannot be
-    started as configured, ServerError for a server that dies, hangs or is not the one asked for; then nothing
-    of it runs.
+    The start is ended when less than ``memory_floor`` bytes are available. Raises ConfigError for what cannot
+    be started as configured, ServerError for a server that dies, hangs or is not the one asked for; then
+    nothing of it runs.
     """
-    port = choose_port(variant)
     key = api_key(variant)
-    spec = ProcessSpec(
-        command(variant, port, resident=resident),
-        environment(variant),
-        _log_path(log_dir, variant),
-        stop_timeout_s=STOP_TIMEOUT_S,
-    )
-    process = SupervisedProcess.start(spec)
+    launch = plan_launch(variant, progress=outside.progress)
+    for note in launch.notes:
+        outside.progress(f"server {variant.describe()!r}: {note}")
+    process = SupervisedProcess.start(_spec(launch, log_dir, variant, memory_floor))
     startup = Startup(
         variant.describe(),
         variant.target,
-        port,
-        variant.served_name,
+        launch.port,
+        launch.served_name,
         variant.ready_timeout_s,
         process,
         outside,
+        ready_command=launch.ready_command,
     )
     try:
-        with open_client(f"http://{LOOPBACK}:{port}", api_key=key) as client:
+        with open_client(launch.url, api_key=key) as client:
             model = startup.wait(client)
-            _check_listener(startup)
+            process.ready()
+            if launch.shows_port:
+                _check_listener(startup)
             facts = read_facts(client, model)
             _check_still_there(startup, client)
-        server = _server(f"http://{LOOPBACK}:{port}", facts, key, process)
+        server = _server(launch.url, {**launch.facts, **facts}, key, process)
         _check_started_k(variant, server)
     except BaseException:
         process.stop()
         raise
     return server
+
+
+def _spec(launch: Launch, log_dir: Path, variant: Variant, memory_floor: int) -> ProcessSpec:
+    return ProcessSpec(
+        launch.argv,
+        launch.env,
+        _log_path(log_dir, variant),
+        cwd=launch.cwd,
+        stop_timeout_s=STOP_TIMEOUT_S,
+        stop_commands=launch.stop_commands,
+        cleanup_commands=launch.cleanup_commands,
+        stays=launch.stays,
+        memory_floor=memory_floor,
+        nonce=launch.nonce,
+    )
 
 
 def attach_server(

@@ -1,9 +1,11 @@
 """Runs one server as its own small process and ends everything the server ever started, whatever happens.
 
-Started by path (``python -I -S supervisor.py``), so it may import the standard library only. One JSON line on
+Started without site-packages (see :data:`START`), so it and :mod:`proctable` may import the standard library
+only. One JSON line on
 stdin says what to run (:data:`Spec`); JSON lines on stdout report ``{"pid", "start"}``, ``{"error"}``,
-``{"exit"}`` and at last ``{"left": [pids]}``. The end comes when stdin closes (asked, or the parent is gone),
-the parent changes, a signal asks for it, or the server exits by itself.
+``{"exit"}``, ``{"memory"}`` and at last ``{"left": [pids], "failed": [commands]}``. The end comes when stdin
+closes (asked, or the parent is gone), the parent changes, a signal asks for it, the server exits by itself,
+or memory runs out before a line on stdin says that the server is ready.
 
 Why not a process group: engines change their session, daemons fork twice, and both leave the group. As child
 subreaper this process becomes the parent of every orphan below it, so the tree under it is complete.
@@ -20,162 +22,73 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-# argv, env (complete), cwd, log_path, stop_timeout_s, record_path, nonce, parent_pid
+from .proctable import (
+    NONCE_VARIABLE,
+    UNSEEN,
+    ProcessEntry,
+    carriers,
+    descendants,
+    end_processes,
+    read_process,
+    read_table,
+)
+
+# argv, env (complete), cwd, log_path, stop_timeout_s, record_path, nonce, parent_pid; and, where given:
+# stop_commands run before the processes are ended, cleanup_commands after that; stays: an exit with status 0
+# is not the end of the server; memory_floor: bytes of MemAvailable below which a start is ended.
 Spec = dict[str, Any]
 
-NONCE_VARIABLE = "SPARKPERF_NONCE"
-# After SIGKILL only the kernel is left to wait for: a driver that gives back 100 GiB takes its seconds.
-KILL_TIMEOUT_S = 20.0
-
+# The package by itself would bring pytest; here it is a folder with these two modules.
+START = (
+    "import sys, types; package = types.ModuleType('adapters'); package.__path__ = [sys.argv.pop(1)]; "
+    "sys.modules['adapters'] = package; from adapters.supervisor import main; main()"
+)
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-_WATCH_S = 0.25
+_WATCH_S = 0.2
+# A command that stops a server may wait for the server's own grace time.
+COMMAND_MARGIN_S = 60.0
 _RECORD_S = 2.0
 _STRIKES = 200
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessEntry:
-    """One line of the process table; ``start`` (clock ticks since boot) tells a reused pid from the first."""
-
-    pid: int
-    ppid: int
-    pgid: int
-    session: int
-    start: int
-
-
-# Stands for a descendant that is known to exist and not by name.
-UNSEEN = ProcessEntry(0, 0, 0, 0, 0)
-
-
-def read_process(pid: int) -> ProcessEntry | None:
-    """Read one process; None when it is gone, a zombie included."""
+def read_memory() -> dict[str, int] | None:
+    """Read available and free memory and free swap, in bytes; None where the kernel does not tell."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
+        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
     except OSError:
         return None
-    # The name in parentheses may hold blanks and parentheses itself.
-    fields = stat[stat.rindex(b")") + 2 :].split()
-    if fields[0] in b"ZX" and not _has_threads(pid):
-        return None
-    return ProcessEntry(pid, int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
+    found = {name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(":") for line in lines)}
+    wanted = ("MemAvailable", "MemFree", "SwapFree")
+    return {name: found[name] for name in wanted} if found.keys() >= set(wanted) else None
 
 
-def _has_threads(pid: int) -> bool:
-    # A main thread that ended shows as zombie while the other threads run on and hold the memory.
-    try:
-        return sum(1 for _ in Path(f"/proc/{pid}/task").iterdir()) > 1
-    except OSError:
-        return False
-
-
-def read_table() -> dict[int, ProcessEntry]:
-    """Read all processes that this one may see, by pid."""
-    pids = (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit())
-    return {entry.pid: entry for entry in map(read_process, pids) if entry is not None}
-
-
-def descendants(root: int, table: dict[int, ProcessEntry]) -> list[ProcessEntry]:
-    """Return the processes below ``root``, without itself."""
-    children: dict[int, list[ProcessEntry]] = {}
-    for entry in table.values():
-        children.setdefault(entry.ppid, []).append(entry)
-    found: list[ProcessEntry] = []
-    queue = [root]
-    while queue:
-        below = children.get(queue.pop(), [])
-        found += below
-        queue += [entry.pid for entry in below]
-    return found
-
-
-def carriers(nonce: str, table: dict[int, ProcessEntry]) -> list[ProcessEntry]:
-    """Return the processes of this user that were started with the nonce in their environment."""
-    marker = f"{NONCE_VARIABLE}={nonce}".encode()
-    return [entry for entry in table.values() if _is_ours(entry.pid) and _carries(entry.pid, marker)]
-
-
-def _is_ours(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}").stat().st_uid == os.getuid()
-    except OSError:
-        return False
-
-
-def _carries(pid: int, marker: bytes) -> bool:
-    try:
-        return marker in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return False
-
-
-def send(entry: ProcessEntry, number: signal.Signals) -> None:
-    """Signal exactly this process: one that took over its pid is left alone."""
-    if entry == UNSEEN:
-        return
-    try:
-        handle = os.pidfd_open(entry.pid)
-    except ProcessLookupError:
-        return
-    except OSError:  # old kernels and some sandboxes have none: the check below is all there is
-        handle = None
-    now = read_process(entry.pid)
-    # Gone meanwhile or another user's: it shows in what is left.
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        if now is not None and now.start == entry.start:
-            if handle is None:
-                os.kill(entry.pid, number)
-            else:
-                signal.pidfd_send_signal(handle, number)
-    if handle is not None:
-        os.close(handle)
-
-
-def kill_groups(entries: Iterable[ProcessEntry]) -> None:
-    """Kill the process groups of descendants: unlike a list of pids that is atomic against a fork.
-
-    A process cannot join a foreign session, so every group in a session below ours holds descendants only.
-    """
-    own = os.getsid(0)
-    for group in {entry.pgid for entry in entries if entry.session != own and entry.pgid > 1}:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(group, signal.SIGKILL)
-
-
-def end_processes(
-    find: Callable[[], list[ProcessEntry]], grace_s: float, strike: Callable[[], None] = lambda: None
-) -> list[int]:
-    """End what ``find`` finds, again and again until it finds nothing; return the pids that would not go.
-
-    SIGTERM first, once each, SIGKILL after the grace time; ``strike`` is called before each round of those.
-    """
-    told: set[ProcessEntry] = set()
-    deadline = time.monotonic() + grace_s
-    while (left := find()) and time.monotonic() < deadline:
-        for entry in left:
-            if entry not in told:
-                send(entry, signal.SIGTERM)
-                send(entry, signal.SIGCONT)  # a stopped process would never see it
-        told.update(left)
-        time.sleep(0.02)
-    deadline = time.monotonic() + KILL_TIMEOUT_S
-    before: list[ProcessEntry] = []
-    while left and time.monotonic() < deadline:
-        strike()
-        kill_groups(left)
-        for entry in left:
-            send(entry, signal.SIGKILL)
-        # New faces mean that somebody forks in a race with us: no pause then.
-        time.sleep(0.01 if left == before else 0)
-        before, left = left, find()
-    return [entry.pid for entry in left]
+def run_commands(commands: list[list[str]], spec: Spec) -> list[str]:
+    """Run commands one after the other, their output to the log; return the words of those that failed."""
+    failed = []
+    with Path(spec["log_path"]).open("ab", buffering=0) as log:
+        for argv in commands:
+            try:
+                code = subprocess.run(
+                    argv,
+                    env=spec.get("env"),
+                    cwd=spec["cwd"],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    timeout=spec["stop_timeout_s"] + COMMAND_MARGIN_S,
+                    check=False,
+                ).returncode
+            except (OSError, subprocess.TimeoutExpired) as error:
+                log.write(f"sparkperf: {argv[0]}: {error}\n".encode())
+                code = -1
+            if code:
+                failed.append(" ".join(argv[:3]))
+    return failed
 
 
 def write_record(path: Path, record: dict[str, Any]) -> None:
@@ -193,6 +106,7 @@ class Supervisor:
         self._record_path = Path(spec["record_path"])
         self._pid: int | None = None
         self._exited = False
+        self._floor: int = spec.get("memory_floor") or 0
         self._recorded: list[list[int]] = []
         self._wake, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
@@ -215,9 +129,12 @@ class Supervisor:
             self._record_path.unlink(missing_ok=True)
             return 1
         self._watch()
-        left = end_processes(self._find, self._spec["stop_timeout_s"], self._strike)
-        _report({"left": left})
-        if left:
+        timeout_s = self._spec["stop_timeout_s"]
+        failed = self._run_commands("stop_commands")
+        left = end_processes(self._find, timeout_s, self._strike)
+        failed += self._run_commands("cleanup_commands")
+        _report({"left": left, "failed": failed})
+        if left or failed:
             return 1
         self._record_path.unlink(missing_ok=True)
         return 0
@@ -254,7 +171,11 @@ class Supervisor:
             for fd, _ in watched.poll(_WATCH_S * 1000):
                 if not os.read(fd, 4096):
                     return
+                if fd == 0:
+                    self._floor = 0  # ready: what it needs is allocated
             self._reap()
+            if self._floor and self._is_short_of_memory():
+                return
             if time.monotonic() - recorded_at > _RECORD_S:
                 self._record([[e.pid, e.start] for e in descendants(os.getpid(), read_table())])
                 recorded_at = time.monotonic()
@@ -268,8 +189,20 @@ class Supervisor:
             if pid == 0:
                 return
             if pid == self._pid:
-                self._exited = True
-                _report({"exit": os.waitstatus_to_exitcode(status)})
+                code = os.waitstatus_to_exitcode(status)
+                self._exited = code != 0 or not self._spec.get("stays")
+                _report({"exit": code})
+
+    def _is_short_of_memory(self) -> bool:
+        figures = read_memory()
+        if figures is None or figures["MemAvailable"] >= self._floor:
+            return False
+        _report({"memory": {**figures, "floor": self._floor}})
+        return True
+
+    def _run_commands(self, key: str) -> list[str]:
+        """Run commands one after the other; return the names of those that failed."""
+        return run_commands(self._spec.get(key) or [], self._spec)
 
     def _find(self) -> list[ProcessEntry]:
         self._reap()
@@ -310,6 +243,10 @@ class Supervisor:
             "nonce": spec["nonce"],
             "name": Path(spec["argv"][0]).name,
             "log_path": spec["log_path"],
+            "cwd": spec["cwd"],
+            "stop_timeout_s": spec["stop_timeout_s"],
+            "stop_commands": spec.get("stop_commands") or [],
+            "cleanup_commands": spec.get("cleanup_commands") or [],
         }
         write_record(self._record_path, record)
 
@@ -364,10 +301,6 @@ def _read_spec() -> Spec:
 
 def main() -> NoReturn:
     """Run the server described on stdin."""
-    raise SystemExit(Supervisor(_read_spec()).run())
-
-
-if __name__ == "__main__":
     if sys.platform != "linux":
         raise SystemExit("the supervisor needs Linux: /proc and a child subreaper")
-    main()
+    raise SystemExit(Supervisor(_read_spec()).run())

@@ -10,11 +10,19 @@ from typing import Any
 from pytest_sparkperf.core.faults import DocumentError, Fault, shown, unknown_keys
 from pytest_sparkperf.core.frozen import FrozenMap
 from pytest_sparkperf.core.keywords import KEYWORDS
-from pytest_sparkperf.core.kinds import did_you_mean, environment_text
-from pytest_sparkperf.core.target_keys import LAUNCHES, TARGET_KEYS, root_url
-from pytest_sparkperf.core.targets import AVAILABLE_LAUNCHES, Config, Hardware, Target
+from pytest_sparkperf.core.kinds import COUNT, did_you_mean, environment_text
+from pytest_sparkperf.core.target_keys import TARGET_KEYS, command_words, root_url
+from pytest_sparkperf.core.targets import LAUNCHES, MAX_RESIDENT, Commands, Config, Hardware, Target
 from pytest_sparkperf.core.vllm_options import named_options
 
+_SECTIONS = ("version", "default_target", "max_resident", "targets", "workloads")
+# Keys without which a launch kind cannot start, and what to write.
+_NEEDED = {
+    "attach": ("url", "give the root of the running server, such as http://127.0.0.1:8000"),
+    "docker": ("image", "give the container image that holds vLLM, such as vllm/vllm-openai:v0.24.0"),
+    "recipe": ("recipe", "give the path of a recipe's YAML file"),
+    "command": ("start", 'give the command that starts the server, such as "./serve.sh {port}"'),
+}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 # The keys of a workload are the mark's own keywords for a load.
 _LOAD = {name: word.kind for name, word in KEYWORDS.items() if word.group == "load" and name != "workload"}
@@ -28,6 +36,7 @@ def parse_config(document: Any) -> Config:
     targets, workloads = document.get("targets") or {}, document.get("workloads") or {}
     return Config(
         default_target=document.get("default_target"),
+        max_resident=document.get("max_resident", MAX_RESIDENT),
         targets=MappingProxyType({name: _target(name, keys) for name, keys in targets.items()}),
         workloads=MappingProxyType({name: FrozenMap(keys) for name, keys in workloads.items()}),
     )
@@ -48,7 +57,7 @@ def document_faults(document: Any) -> tuple[Fault, ...]:
 
 
 def _document_faults(document: Mapping[Any, Any]) -> Iterator[Fault]:
-    yield from unknown_keys(document, ("version", "default_target", "targets", "workloads"))
+    yield from unknown_keys(document, _SECTIONS)
     if "version" not in document:
         yield Fault((), "version is missing; write version: 1 at the top")
     elif document["version"] != 1 or isinstance(document["version"], bool | float):
@@ -63,6 +72,11 @@ def _document_faults(document: Mapping[Any, Any]) -> Iterator[Fault]:
         for name, keys in (named or {}).items():
             yield from _name_faults(section, name)
             yield from (Fault((section, name, *fault.path), fault.text) for fault in faults(keys))
+    if "max_resident" in document and not COUNT.accepts(document["max_resident"]):
+        text = (
+            f"{shown(document['max_resident'])} is not {COUNT.says}; give how many servers may be up at once"
+        )
+        yield Fault(("max_resident",), text)
     if "default_target" in document:
         yield from _default_faults(document["default_target"], document.get("targets"))
 
@@ -106,14 +120,19 @@ def _target_faults(keys: Any) -> Iterator[Fault]:
             ("launch",), f"{shown(launch)} is not a launch kind{near} valid are {', '.join(LAUNCHES)}"
         )
         return
-    # Launch kinds that are not available yet will bring keys of their own: unknown ones are not judged there.
-    if launch in AVAILABLE_LAUNCHES:
-        yield from _misplaced_keys(keys, launch)
+    yield from _misplaced_keys(keys, launch)
     for key, value in keys.items():
         for fault in TARGET_KEYS[key].faults(value) if key in TARGET_KEYS else ():
             yield Fault((key, *fault.path), fault.text)
-    if launch == "attach" and "url" not in keys:
-        yield Fault((), "url is missing; give the root of the running server, such as http://127.0.0.1:8000")
+    needed, way_out = _NEEDED.get(launch, (None, ""))
+    if needed is not None and needed not in keys:
+        yield Fault((), f"{needed} is missing; {way_out}")
+    elif launch == "command" and "url" not in keys and "{port}" not in str(keys["start"]):
+        yield Fault(
+            (),
+            "url is missing, and start: has no {port}; give the server's root as url:, or let start: take "
+            "the port that is chosen for it",
+        )
 
 
 def _misplaced_keys(keys: Mapping[Any, Any], launch: str) -> Iterator[Fault]:
@@ -121,7 +140,8 @@ def _misplaced_keys(keys: Mapping[Any, Any], launch: str) -> Iterator[Fault]:
     yield from unknown_keys({key: None for key in keys if key not in TARGET_KEYS}, valid)
     for key in keys:
         if key in TARGET_KEYS and key not in valid:
-            where = " and ".join(kind for kind in AVAILABLE_LAUNCHES if kind in TARGET_KEYS[key].launches)
+            kinds = [kind for kind in LAUNCHES if kind in TARGET_KEYS[key].launches]
+            where = " and ".join(filter(None, (", ".join(kinds[:-1]), kinds[-1])))
             text = f"is for launch: {where}, not for launch: {launch}, whose keys are {', '.join(valid)}"
             yield Fault((key,), text)
 
@@ -145,4 +165,17 @@ def _target(name: str, keys: Mapping[str, Any]) -> Target:
         api_key_env=keys.get("api_key_env"),
         traffic=keys.get("traffic", "exclusive"),
         hardware=Hardware(**hardware) if hardware else None,
+        image=keys.get("image"),
+        mounts=tuple(keys.get("mounts", ())),
+        recipe=keys.get("recipe"),
+        overrides=FrozenMap(keys.get("overrides")),
+        commands=_commands(keys),
+        memory_floor_gib=keys.get("memory_floor_gib"),
     )
+
+
+def _commands(keys: Mapping[str, Any]) -> Commands | None:
+    if "start" not in keys:
+        return None
+    start, ready, stop = (command_words(keys.get(name, ())) for name in ("start", "ready", "stop"))
+    return Commands(start, ready, stop)

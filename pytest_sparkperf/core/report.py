@@ -110,7 +110,7 @@ def result_lines(result: Result) -> list[str]:
     lines += [measured_line(result), work_line(result), server_line(result)]
     if any(verdict.constants == "measured" for verdict in result.verdicts):
         lines.append("judged by spreads measured on this machine (sparkperf calibrate)")
-    elif any(verdict.constants == "assumed" for verdict in result.verdicts):
+    elif not result.simulated and any(verdict.constants == "assumed" for verdict in result.verdicts):
         lines.append("judged by assumed spreads; sparkperf calibrate measures this machine's own")
     if result.against is not None:
         lines += [f"against {server_line(result.against)}: {measured_line(result.against)}"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -14,14 +16,19 @@ from pytest_sparkperf.core.kinds import (
     COUNT,
     COUNT_OR_ZERO,
     ENV_NAME,
+    MAPPING,
     POSITIVE,
     TEXT,
     Kind,
     is_environment_value,
+    is_number,
     is_plain_mapping,
     one_of,
 )
+from pytest_sparkperf.core.targets import LAUNCHES, STARTED_LAUNCHES
 from pytest_sparkperf.core.vllm_options import option_faults, speculative_mapping
+
+NOT_NEGATIVE = Kind("a number of 0 or more", lambda value: is_number(value) and value >= 0)
 
 ValueFaults = Callable[[Any], Iterator[Fault]]
 
@@ -30,7 +37,7 @@ ValueFaults = Callable[[Any], Iterator[Fault]]
 class TargetKey:
     """One key of a target; the faults' paths start below the key."""
 
-    launches: tuple[str, ...]
+    launches: Sequence[str]
     faults: ValueFaults
 
 
@@ -138,15 +145,57 @@ def _hardware(value: Any) -> Iterator[Fault]:
             yield Fault((key,), f"{shown(item)} is not {kinds[key].says}")
 
 
-LAUNCHES = ("vllm", "docker", "recipe", "command", "attach", "sim")
-_STARTED = ("vllm", "docker", "recipe", "command", "sim")
+def command_words(written: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the words of a command that is written as one line or as a list."""
+    return tuple(shlex.split(written)) if isinstance(written, str) else tuple(written)
+
+
+def _command(value: Any) -> Iterator[Fault]:
+    example = 'give a line or a list of words, such as ["sparkrun", "run", "qwen36", "--port", "{port}"]'
+    try:
+        words = command_words(value) if isinstance(value, str | list | tuple) else ()
+    except ValueError as error:
+        yield Fault((), f"{shown(value)} cannot be split into words ({str(error).lower()}); {example}")
+        return
+    if not words or not all(isinstance(word, str) and word for word in words):
+        yield Fault((), f"{shown(value)} is not a command; {example}")
+        return
+    for name in sorted({name for word in words for name in _PLACEHOLDER.findall(word)}):
+        if name not in PLACEHOLDERS:
+            text = (
+                f"has the placeholder {{{name}}}; valid are {', '.join(f'{{{one}}}' for one in PLACEHOLDERS)}"
+            )
+            yield Fault((), text)
+
+
+def _mounts(value: Any) -> Iterator[Fault]:
+    example = "give HOST:CONTAINER or HOST:CONTAINER:ro, such as ./templates:/templates:ro"
+    if not isinstance(value, list | tuple):
+        yield Fault((), f"{shown(value)} is not a list; {example}")
+        return
+    for place, mount in enumerate(value):
+        if not isinstance(mount, str) or not _MOUNT.fullmatch(mount):
+            yield Fault((place,), f"{shown(mount)} is not a mount; {example}")
+        elif "docker.sock" in mount:
+            yield Fault(
+                (place,), "would hand docker's socket, and with it this machine, to the server; leave it out"
+            )
+
+
+# What a word of a command may hold, filled in for each start.
+PLACEHOLDERS = ("port", "host", "k", "model", "speculative_config", "args", "nonce")
+_PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+_MOUNT = re.compile(r"[^:]+:/[^:]*(?::r[ow])?")
+
+_STARTED = STARTED_LAUNCHES
 _ELSEWHERE = ("attach", "command")
+_IN_CONTAINER = ("docker", "recipe")
 
 TARGET_KEYS: Mapping[str, TargetKey] = MappingProxyType(
     {
         "launch": TargetKey(LAUNCHES, _of_kind(one_of(*LAUNCHES), "say how the server is had")),
         "executable": TargetKey(
-            ("vllm",), _of_kind(TEXT, "give vllm's path, or leave it out for the one on PATH")
+            ("vllm", "recipe"), _of_kind(TEXT, "give vllm's path, or leave it out for the one on PATH")
         ),
         "model": TargetKey(LAUNCHES, _of_kind(TEXT, "give a model's name or its folder")),
         "args": TargetKey(_STARTED, _options),
@@ -161,5 +210,19 @@ TARGET_KEYS: Mapping[str, TargetKey] = MappingProxyType(
             ("attach",), _of_kind(one_of("exclusive", "shared"), "shared spares a server that others use")
         ),
         "hardware": TargetKey(_ELSEWHERE, _hardware),
+        "image": TargetKey(
+            _IN_CONTAINER, _of_kind(TEXT, "give a container image, such as vllm/vllm-openai:v0.24.0")
+        ),
+        "mounts": TargetKey(_IN_CONTAINER, _mounts),
+        "recipe": TargetKey(("recipe",), _of_kind(TEXT, "give the path of a recipe's YAML file")),
+        "overrides": TargetKey(
+            ("recipe",), _of_kind(MAPPING, "give values for the recipe's placeholders by name")
+        ),
+        "start": TargetKey(("command",), _command),
+        "ready": TargetKey(("command",), _command),
+        "stop": TargetKey(("command",), _command),
+        "memory_floor_gib": TargetKey(
+            _STARTED, _of_kind(NOT_NEGATIVE, "give GiB that must stay available, 0 for no floor")
+        ),
     }
 )

@@ -14,8 +14,10 @@ from pytest_sparkperf.core.kinds import did_you_mean
 Launch = Literal["vllm", "docker", "recipe", "command", "attach", "sim"]
 Traffic = Literal["exclusive", "shared"]
 
-STARTED_LAUNCHES: Sequence[Launch] = ("vllm", "sim")
-AVAILABLE_LAUNCHES: Sequence[Launch] = ("vllm", "attach", "sim")
+LAUNCHES: Sequence[Launch] = ("vllm", "docker", "recipe", "command", "attach", "sim")
+STARTED_LAUNCHES: Sequence[Launch] = ("vllm", "docker", "recipe", "command", "sim")
+# How many started servers may be up at once where the file does not say: the two of an A/B.
+MAX_RESIDENT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +30,28 @@ class Hardware:
 
 
 @dataclass(frozen=True, slots=True)
+class Commands:
+    """Commands of ``launch: command``, as words; ``folder`` is where they run.
+
+    Without ``stop`` the start command stays in the foreground for as long as the server runs; with it, it may
+    return once the server is on its way.
+    """
+
+    start: tuple[str, ...]
+    ready: tuple[str, ...] = ()
+    stop: tuple[str, ...] = ()
+    folder: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """One server as described by the user.
 
     ``args`` holds vLLM options by their name (``max-model-len``; dashes), ``env`` texts. ``k`` is the
     num_speculative_tokens where a test names none. ``urls`` pairs k with a server's root; k None stands for
-    any. ``api_key_env`` names an environment variable, never the key.
+    any. ``api_key_env`` names an environment variable, never the key. ``recipe`` is the path of a recipe,
+    ``overrides`` values for its placeholders. ``mounts`` are ``HOST:CONTAINER[:ro]``. A start is ended when
+    less than ``memory_floor_gib`` is available (None: as the machine needs it).
     """
 
     name: str
@@ -50,13 +68,20 @@ class Target:
     api_key_env: str | None = None
     traffic: Traffic = "exclusive"
     hardware: Hardware | None = None
+    image: str | None = None
+    mounts: tuple[str, ...] = ()
+    recipe: str | None = None
+    overrides: FrozenMap = EMPTY
+    commands: Commands | None = None
+    memory_floor_gib: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Everything sparkperf.yaml says."""
+    """Everything sparkperf.yaml says; ``max_resident`` is how many started servers may be up at once."""
 
     default_target: str | None = None
+    max_resident: int = MAX_RESIDENT
     targets: Mapping[str, Target] = field(default_factory=lambda: MappingProxyType({}))
     workloads: Mapping[str, FrozenMap] = field(default_factory=lambda: MappingProxyType({}))
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_sparkperf.core.errors import ConfigError
 from pytest_sparkperf.core.frozen import EMPTY, FrozenMap
 from pytest_sparkperf.core.kinds import environment_text
 from pytest_sparkperf.core.targets import (
-    AVAILABLE_LAUNCHES,
     STARTED_LAUNCHES,
+    Commands,
     Hardware,
     Launch,
     Target,
@@ -27,19 +27,21 @@ from pytest_sparkperf.core.vllm_options import (
     speculative_mapping,
 )
 
-_SECRET_OPTIONS = ("api-key", "hf-token")
+SECRET_OPTIONS = ("api-key", "hf-token")
 # Options of a server that are facts of the launch, not words of `vllm serve` that we pass on.
 _LAUNCHER_OPTIONS = ("host", "port")
+# Launch kinds whose server may speculate without being told to by us.
+_OWN_K = ("recipe", "command")
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
     """One server as it will run; equal variants are one server.
 
-    ``k`` None (attach only) stands for whatever the server at ``url`` has. ``args`` holds vLLM options by
-    name, without host, port and the speculative config; ``speculative`` is the whole speculative config,
+    ``k`` None (not for vllm, docker and sim) stands for whatever the server has. ``args`` holds vLLM options
+    by name, without host, port and the speculative config; ``speculative`` is the whole speculative config,
     empty for k = 0; ``resident`` holds options to add where two variants must be up at once. ``port`` is set
-    where the user fixed one.
+    where the user fixed one. ``speculative`` of a recipe is what the test changes in the recipe's own.
     """
 
     target: str
@@ -58,6 +60,12 @@ class Variant:
     hardware: Hardware | None = None
     resident: FrozenMap = EMPTY
     ready_timeout_s: float = 900
+    image: str | None = None
+    mounts: tuple[str, ...] = ()
+    recipe: str | None = None
+    overrides: FrozenMap = EMPTY
+    commands: Commands | None = None
+    memory_floor_gib: float | None = None
     label: str = field(default="", compare=False)
 
     def describe(self) -> str:
@@ -86,14 +94,29 @@ def make_variant(
     ``args`` and ``env`` are merged into the target's key by key; None removes a key. Raises ConfigError when
     the target's launch kind is not available, cannot be changed that way, or lacks what the variant needs.
     """
-    _refuse_unavailable(target, image)
     if target.launch == "attach":
-        return _attached(target, k, model, {"args": args, "env": env, "executable": executable})
-    name = model or target.model
-    _refuse_unstartable(target, name, executable)
+        changes = {"args": args, "env": env, "image": image, "executable": executable}
+        return _attached(target, k, model, changes)
+    _refuse_unstartable(target, model, image, executable)
     changed = named_options(args or {})
-    options = {name: value for name, value in {**target.args, **changed}.items() if value is not None}
+    if target.launch == "command":
+        _refuse_unheard(target, k, {"args": changed, "model": model})
+    named = {"model": model, "image": image, "executable": executable}
+    return replace(_started(target, k, changed, env or {}, named), **_fixed(target))
+
+
+def _started(
+    target: Target,
+    k: int | None,
+    changed: Mapping[str, Any],
+    env: Mapping[str, Any],
+    named: Mapping[str, str | None],
+) -> Variant:
+    options = FrozenMap({**target.args, **changed})
+    if target.launch != "recipe":  # there None removes what the recipe says
+        options = FrozenMap({name: value for name, value in options.items() if value is not None})
     speculative, draft_tokens = _speculation(target, options, changed, k)
+    name = named["model"] or target.model
     served = options.get("served-model-name")
     return Variant(
         target=target.name,
@@ -103,48 +126,80 @@ def make_variant(
         k=draft_tokens,
         args=FrozenMap({key: options[key] for key in options if not _taken_apart(key)}),
         speculative=speculative,
-        env=_merged_environment(target.env, env or {}),
-        executable=executable or target.executable,
+        env=_merged_environment(target.env, env),
+        executable=named["executable"] or target.executable,
+        image=named["image"] or target.image,
         port=options.get("port"),
-        resident=target.resident,
-        ready_timeout_s=target.ready_timeout_s,
-        label=_label(target.name, draft_tokens, model, executable, changed, env or {}),
+        url=_url(target, draft_tokens)[1] if target.urls else None,
+        label=_label(target.name, draft_tokens, named, changed, env),
     )
 
 
-def serve_arguments(variant: Variant, *, resident: bool = False) -> tuple[str, ...]:
-    """Return what follows ``vllm serve``: the model, then the options; host and port are the launcher's.
+def _fixed(target: Target) -> dict[str, Any]:
+    """Return the fields that no test changes."""
+    names = (
+        *("api_key_env", "hardware", "resident", "ready_timeout_s", "mounts", "recipe", "overrides"),
+        *("commands", "memory_floor_gib"),
+    )
+    return {name: getattr(target, name) for name in names}
 
-    With ``resident`` the target's options for two servers at once are applied over its own.
+
+def serve_options(variant: Variant) -> dict[str, Any]:
+    """Return the options behind ``vllm serve``; host, port and those with secrets are the launcher's.
+
+    A key or token on a command line shows in every list of processes; vLLM reads it from its environment too.
     """
-    options: dict[str, Any] = dict(variant.args)
-    if resident:
-        options.update({name: value for name, value in variant.resident.items() if not _taken_apart(name)})
+    options = {name: value for name, value in variant.args.items() if name not in SECRET_OPTIONS}
     if variant.speculative:
         options[SPECULATIVE] = variant.speculative
-    return (*((variant.model,) if variant.model else ()), *arguments(options))
+    return options
 
 
-def _refuse_unavailable(target: Target, image: str | None) -> None:
-    if target.launch not in AVAILABLE_LAUNCHES:
-        raise ConfigError(
-            f"target {target.name!r}: launch: {target.launch} is not yet available "
-            f"(it comes with the feature 'Servers'); available are {', '.join(AVAILABLE_LAUNCHES)}"
-        )
-    if image is not None:
-        raise ConfigError("image is not yet available (it comes with the feature 'Servers')")
+def serve_arguments(variant: Variant) -> tuple[str, ...]:
+    """Return what follows ``vllm serve``: the model, then the options."""
+    return (*((variant.model,) if variant.model else ()), *arguments(serve_options(variant)))
 
 
-def _refuse_unstartable(target: Target, model: str | None, executable: str | None) -> None:
-    if executable is not None and target.launch != "vllm":
+def beside_another(variant: Variant) -> Variant:
+    """Return the variant as it runs where two must be up at once: the target's ``resident`` over its own."""
+    if not variant.resident:
+        return variant
+    options = {name: value for name, value in variant.resident.items() if not _taken_apart(name)}
+    return replace(variant, args=FrozenMap({**variant.args, **options}), resident=EMPTY)
+
+
+def _refuse_unstartable(target: Target, model: str | None, image: str | None, executable: str | None) -> None:
+    if executable is not None and target.launch not in ("vllm", "recipe"):
         raise ConfigError(
             f"target {target.name!r}: executable cannot be set with launch: {target.launch}; "
-            f"it names the program of launch: vllm"
+            f"it names the program of launch: vllm or recipe"
         )
-    if model is None and target.launch == "vllm":
+    if image is not None and target.launch not in ("docker", "recipe"):
         raise ConfigError(
-            f"target {target.name!r}: launch: vllm needs a model; "
+            f"target {target.name!r}: image cannot be set with launch: {target.launch}; "
+            f"it names the container of launch: docker or recipe"
+        )
+    if (model or target.model) is None and target.launch in ("vllm", "docker"):
+        raise ConfigError(
+            f"target {target.name!r}: launch: {target.launch} needs a model; "
             f"give it by model: in sparkperf.yaml or by model= in the test"
+        )
+
+
+def _refuse_unheard(target: Target, k: int | None, changes: Mapping[str, Any]) -> None:
+    """Refuse what the start command would never learn: the server would not be the one asked for."""
+    words = " ".join(target.commands.start) if target.commands else ""
+    for name, value in changes.items():
+        if value and f"{{{name}}}" not in words:
+            raise ConfigError(
+                f"target {target.name!r}: {name} cannot reach the server, since start: has no {{{name}}}; "
+                f"put {{{name}}} into it where the options belong, or leave {name} out"
+            )
+    told = "{k}" in words or "{speculative_config}" in words or len(target.urls) > 1
+    if k is not None and k != target.k and not told:
+        raise ConfigError(
+            f"target {target.name!r}: k={k} cannot reach the server, since start: has neither {{k}} nor "
+            f"{{speculative_config}}; put one of them into it, or say by k: which k it starts"
         )
 
 
@@ -154,7 +209,7 @@ def _attached(target: Target, k: int | None, model: str | None, changes: Mapping
             raise ConfigError(
                 f"target {target.name!r}: {keyword} cannot change a server that already runs "
                 f"(launch: attach); leave it out, "
-                f"or use a target with launch: {' or '.join(STARTED_LAUNCHES)}"
+                f"or use a target with launch: {', '.join(STARTED_LAUNCHES[:-1])} or {STARTED_LAUNCHES[-1]}"
             )
     wanted = target.k if k is None else k
     found_k, url = _url(target, wanted)
@@ -170,7 +225,7 @@ def _attached(target: Target, k: int | None, model: str | None, changes: Mapping
         traffic=target.traffic,
         hardware=target.hardware,
         ready_timeout_s=target.ready_timeout_s,
-        label=_label(target.name, found_k, model, None, {}, {}),
+        label=_label(target.name, found_k, {"model": model}, {}, {}),
     )
 
 
@@ -193,14 +248,19 @@ def _url(target: Target, k: int | None) -> tuple[int | None, str]:
 
 def _speculation(
     target: Target, options: Mapping[str, Any], changed: Mapping[str, Any], k: int | None
-) -> tuple[FrozenMap, int]:
-    """Return the speculative config and its k; the closest to the test that names a number wins."""
+) -> tuple[FrozenMap, int | None]:
+    """Return the speculative config and its k; the closest to the test that names a number wins.
+
+    k is None where nobody names one and the launcher has its own way to speculate.
+    """
     given = speculative_mapping(target.speculative)
     config = given | speculative_config(options)
     for number in (k, speculative_config(changed).get(DRAFT_TOKENS), target.k, config.get(DRAFT_TOKENS)):
         if number is not None:
             break
     else:
+        if target.launch in _OWN_K:
+            return FrozenMap(config), None
         if config:
             raise ConfigError(
                 f"target {target.name!r} has a speculative config and no number of draft tokens; "
@@ -209,6 +269,8 @@ def _speculation(
         number = 0
     if number == 0:
         return EMPTY, 0
+    if target.launch == "recipe":  # the method is the recipe's, unless somebody names one
+        return FrozenMap(_with_number(config, number)), number
     if "method" not in config and "model" not in config:
         config = {"method": "mtp"} | config
     return FrozenMap(_with_number(config, number)), number
@@ -237,16 +299,15 @@ def _merged_environment(base: Mapping[str, str], changes: Mapping[str, Any]) -> 
 def _label(
     target: str,
     k: int | None,
-    model: str | None,
-    executable: str | None,
+    named: Mapping[str, str | None],
     changed: Mapping[str, Any],
     env: Mapping[str, Any],
 ) -> str:
     """Say what sets a variant apart; values that may be secret are never shown."""
     words = [target] if k is None else [target, f"k={k}"]
-    words += [f"{key}={value}" for key, value in (("model", model), ("executable", executable)) if value]
+    words += [f"{key}={value}" for key, value in named.items() if value]
     for name, value in changed.items():
-        hidden = name in _SECRET_OPTIONS
+        hidden = name in SECRET_OPTIONS
         words.append(
             f"without {name}" if value is None else " ".join(arguments({name: "***" if hidden else value}))
         )

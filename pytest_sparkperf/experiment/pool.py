@@ -5,52 +5,67 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 
 from pytest_sparkperf.adapters.server import Server
+from pytest_sparkperf.core.errors import ServerError
+from pytest_sparkperf.core.memory import gib
 from pytest_sparkperf.core.order import Arm
+from pytest_sparkperf.core.residents import is_pinned, takes_room
+from pytest_sparkperf.core.targets import MAX_RESIDENT
 from pytest_sparkperf.core.variant import Variant
 
-RESIDENTS = 2
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How many started servers may be up at once, and the memory (bytes) that is available now and to spare.
+
+    ``available`` returns None where the machine does not tell.
+    """
+
+    max_resident: int = MAX_RESIDENT
+    available: Callable[[], int | None] = lambda: None
+    reserve: int = 0
+
+
+_TWO = Room()
 
 
 class ServerPool:
-    """Keeps at most two started servers up; ``expected`` lists the variants of coming gates, in order.
+    """Keeps started servers up while gates need them; ``expected`` are the variants of coming gates in order.
 
-    A server is stopped as soon as no expected gate needs it. When a third must start, the one that is needed
-    last makes room and would have to start again. Attached servers take no room: they are not ours to stop.
+    A server is stopped as soon as no expected gate needs it. Where another must start and there is no room,
+    the one that is needed last is stopped and would have to start again. There is room for a further server
+    when all have their KV memory pinned and the memory that the largest one took is there once more.
+    Attached servers take no room: they are not ours to stop.
     """
 
-    def __init__(self, start: Callable[[Variant], Server], expected: Sequence[Variant] = ()) -> None:
+    def __init__(
+        self, start: Callable[[Variant], Server], expected: Sequence[Variant] = (), *, room: Room = _TWO
+    ) -> None:
         self._start = start
         self._expected = deque(expected)
+        self._room = room
         self._up: dict[Variant, Server] = {}
+        self._taken: dict[Variant, int] = {}
 
     def get(self, variant: Variant) -> Server:
         """Return the running server of a variant; raises ServerError when it cannot be had.
 
         A server that died since it was last used is stopped and started again.
         """
-        return self._get(variant, keep=())
-
-    def _get(self, variant: Variant, keep: Sequence[Variant]) -> Server:
-        server = self._up.get(variant)
-        if server is not None and not server.alive():
-            self._stop(variant)
-            server = None
-        if server is None:
-            self._make_room(variant, keep)
-            server = self._up[variant] = self._start(variant)
-        return server
+        return self._get(variant, keep=(variant,))
 
     def get_all(self, variants: Mapping[Arm, Variant]) -> dict[Arm, Server]:
         """Return the servers of a comparison, all up at once; started strictly one after the other."""
-        return {arm: self._get(variant, keep=tuple(variants.values())) for arm, variant in variants.items()}
+        keep = tuple(variants.values())
+        return {arm: self._get(variant, keep) for arm, variant in variants.items()}
 
     def done(self, variant: Variant) -> None:
         """Note that an expected gate has run, and stop what no later one needs."""
         if variant in self._expected:
             self._expected.remove(variant)
-        for idle in [one for one in self._up if self._owned(one) and one not in self._expected]:
+        for idle in [one for one in self._up if takes_room(one) and one not in self._expected]:
             self._stop(idle)
 
     def stop_all(self) -> None:
@@ -59,16 +74,54 @@ class ServerPool:
             for variant in list(self._up):
                 stack.callback(self._up.pop(variant).stop)
 
+    def _get(self, variant: Variant, keep: Sequence[Variant]) -> Server:
+        server = self._up.get(variant)
+        if server is not None and not server.alive():
+            self._stop(variant)
+            server = None
+        if server is None:
+            if takes_room(variant):
+                self._make_room(variant, keep)
+            server = self._up[variant] = self._measured_start(variant)
+        return server
+
+    def _measured_start(self, variant: Variant) -> Server:
+        before = self._room.available()
+        server = self._start(variant)
+        after = self._room.available()
+        if takes_room(variant) and before is not None and after is not None:
+            self._taken[variant] = max(0, before - after)
+        return server
+
     def _make_room(self, variant: Variant, keep: Sequence[Variant]) -> None:
-        ours = [one for one in self._up if self._owned(one)]
-        if self._owned(variant) and len(ours) >= RESIDENTS:
-            self._stop(max((one for one in ours if one not in keep), key=self._next_need))
+        while (others := [one for one in self._up if takes_room(one)]) and not self._fits(variant, others):
+            idle = [one for one in others if one not in keep]
+            if not idle:
+                raise ServerError(self._too_much(variant, others))
+            self._stop(max(idle, key=self._next_need))
+
+    def _fits(self, variant: Variant, others: Sequence[Variant]) -> bool:
+        if len(others) >= self._room.max_resident or not all(map(is_pinned, (variant, *others))):
+            return False
+        available, needed = self._room.available(), self._needs(variant)
+        return available is None or available - self._room.reserve >= needed
+
+    def _needs(self, variant: Variant) -> int:
+        """Return what a server took before, else what the largest of this run took."""
+        return self._taken.get(variant, max(self._taken.values(), default=0))
+
+    def _too_much(self, variant: Variant, others: Sequence[Variant]) -> str:
+        available, reserve = self._room.available(), gib(self._room.reserve)
+        there = "" if available is None else f" ({gib(available)} available, {reserve} to spare)"
+        beside = ", ".join(repr(one.describe()) for one in others)
+        return (
+            f"server {variant.describe()!r} needs about {gib(self._needs(variant))} beside {beside}, and "
+            f"this machine has no room for it{there}; lower kv-cache-memory-bytes and gpu-memory-utilization "
+            f"in `resident` of target {variant.target!r}"
+        )
 
     def _next_need(self, variant: Variant) -> int:
         return self._expected.index(variant) if variant in self._expected else len(self._expected)
-
-    def _owned(self, variant: Variant) -> bool:
-        return variant.launch != "attach"
 
     def _stop(self, variant: Variant) -> None:
         self._up.pop(variant).stop()

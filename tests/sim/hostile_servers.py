@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pytest_sparkperf.adapters.process import SupervisedProcess
-from pytest_sparkperf.adapters.supervisor import ProcessEntry, read_process
+from pytest_sparkperf.adapters.proctable import ProcessEntry, read_process
 
 ROOT = Path(__file__).parents[2]
 SERVERS = Path(__file__).parents[1] / "data" / "servers"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hostile_servers import WAIT_S, Parent, entry, gone, start_hostile, wait_until_gone
 
-from pytest_sparkperf.adapters.leftovers import find_leftovers, record_dir
+from pytest_sparkperf.adapters.leftovers import Ended, find_leftovers, record_dir
 from pytest_sparkperf.adapters.process import SupervisedProcess
 from pytest_sparkperf.core.errors import ServerError
 
@@ -30,7 +30,7 @@ def test_both_supervisor_and_parent_killed_leaves_a_record_that_ends_the_rest(
     (leftover,) = find_leftovers(record_folder)
     assert [e.pid for e in leftover.processes()] == [daemon.pid]
     assert leftover.name == Path(sys.executable).name
-    assert leftover.end(grace_s=0.2) == []
+    assert leftover.end(grace_s=0.2) == Ended()
 
     assert gone([daemon])
     assert find_leftovers(record_folder) == []
@@ -84,7 +84,7 @@ def test_a_recorded_pid_that_was_reused_is_left_alone(record_folder: Path) -> No
         )
         (leftover,) = find_leftovers(record_folder)
         assert leftover.processes() == []
-        assert leftover.end() == []
+        assert leftover.end() == Ended()
         assert bystander.poll() is None
         bystander.kill()
 

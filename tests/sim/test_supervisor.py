@@ -21,7 +21,7 @@ from hostile_servers import (
 )
 
 from pytest_sparkperf.adapters.process import ProcessSpec, SupervisedProcess
-from pytest_sparkperf.adapters.supervisor import read_process
+from pytest_sparkperf.adapters.proctable import read_process
 from pytest_sparkperf.core.errors import ServerError
 
 

@@ -147,7 +147,8 @@ def test_a_file_that_only_says_its_version_has_no_targets() -> None:
             "version: 1\ntargets:\n  x:\n    launch: sim\n    modle: m\n",
             (
                 "sparkperf.yaml:5: targets.x.modle: is not a known key; did you mean model? "
-                "valid keys are launch, model, args, env, speculative, k, resident, ready_timeout_s"
+                "valid keys are launch, model, args, env, speculative, k, resident, ready_timeout_s, "
+                "memory_floor_gib"
             ),
         ),
         (
@@ -214,7 +215,7 @@ def test_all_faults_are_told_at_once_in_the_order_of_the_file() -> None:
         "command, attach, sim\n"
         "sparkperf.yaml:4: targets.x: is given twice, first in line 2; keep one\n"
         "sparkperf.yaml:5: extra: is not a known key; valid keys are version, "
-        "default_target, targets, workloads"
+        "default_target, max_resident, targets, workloads"
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_sparkperf.core.document import parse_config, parse_targets
 from pytest_sparkperf.core.faults import DocumentError
-from pytest_sparkperf.core.targets import Config, Hardware, Target
+from pytest_sparkperf.core.targets import Commands, Config, Hardware, Target
 
 DESIGN: dict[str, Any] = {
     "version": 1,
@@ -96,10 +96,37 @@ def test_a_url_is_the_server_s_root(url: str) -> None:
     assert parse_targets({"x": {"launch": "attach", "url": url}})["x"].urls == ((None, "http://h:8000"),)
 
 
-def test_a_launch_kind_to_come_may_have_keys_of_its_own() -> None:
-    target = parse_targets({"x": {"launch": "docker", "image": "vllm/vllm-openai", "k": 3}})["x"]
+def test_a_docker_target_has_an_image_and_mounts() -> None:
+    keys = {"launch": "docker", "image": "vllm/vllm-openai", "k": 3, "mounts": ["./a:/a:ro"]}
+    target = parse_targets({"x": keys})["x"]
 
-    assert (target.launch, target.k) == ("docker", 3)
+    assert (target.launch, target.k, target.image, target.mounts) == (
+        *("docker", 3, "vllm/vllm-openai"),
+        ("./a:/a:ro",),
+    )
+
+
+def test_a_command_is_written_as_a_line_or_as_words() -> None:
+    keys = {"launch": "command", "start": "./serve.sh 'a b' {port}", "stop": ["./stop.sh", "{port}"]}
+    commands = parse_targets({"x": keys})["x"].commands
+
+    assert commands == Commands(("./serve.sh", "a b", "{port}"), (), ("./stop.sh", "{port}"))
+
+
+def test_a_recipe_has_overrides_for_its_placeholders() -> None:
+    keys = {"launch": "recipe", "recipe": "./r.yaml", "overrides": {"max_model_len": 4096}}
+    target = parse_targets({"x": keys})["x"]
+
+    assert target.recipe == "./r.yaml"
+    assert target.overrides == {"max_model_len": 4096}
+
+
+def test_how_many_servers_may_be_up_is_two_or_what_the_file_says() -> None:
+    assert parse_config({"version": 1}).max_resident == 2
+    assert parse_config({"version": 1, "max_resident": 1}).max_resident == 1
+    assert faults_of({"version": 1, "max_resident": 0}) == [
+        "max_resident: 0 is not a whole number above 0; give how many servers may be up at once"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +142,7 @@ def test_a_launch_kind_to_come_may_have_keys_of_its_own() -> None:
             {"version": 1, "target": {}},
             (
                 "target: is not a known key; did you mean targets? "
-                "valid keys are version, default_target, targets, workloads"
+                "valid keys are version, default_target, max_resident, targets, workloads"
             ),
         ),
         (
@@ -193,28 +220,29 @@ def test_what_is_wrong_with_a_document(document: Any, text: str) -> None:
             (
                 "targets.x.modle: is not a known key; did you mean model? "
                 "valid keys are launch, executable, model, args, env, speculative, k, resident, "
-                "ready_timeout_s"
+                "ready_timeout_s, memory_floor_gib"
             ),
         ),
         (
             {"launch": "vllm", "url": "http://h:1"},
             (
-                "targets.x.url: is for launch: attach, not for launch: vllm, "
+                "targets.x.url: is for launch: command and attach, not for launch: vllm, "
                 "whose keys are launch, executable, model, args, env, speculative, k, resident, "
-                "ready_timeout_s"
+                "ready_timeout_s, memory_floor_gib"
             ),
         ),
         (
             {"launch": "sim", "executable": "/x"},
             (
-                "targets.x.executable: is for launch: vllm, not for launch: sim, "
-                "whose keys are launch, model, args, env, speculative, k, resident, ready_timeout_s"
+                "targets.x.executable: is for launch: vllm and recipe, not for launch: sim, "
+                "whose keys are launch, model, args, env, speculative, k, resident, ready_timeout_s, "
+                "memory_floor_gib"
             ),
         ),
         (
             {"launch": "attach", "url": "http://h:1", "args": {}},
             (
-                "targets.x.args: is for launch: vllm and sim, not for launch: attach, "
+                "targets.x.args: is for launch: vllm, docker, recipe, command and sim, not for launch: attach, "
                 "whose keys are launch, model, k, ready_timeout_s, url, api_key_env, traffic, hardware"
             ),
         ),
@@ -374,7 +402,81 @@ def test_what_is_wrong_with_a_document(document: Any, text: str) -> None:
             ),
         ),
         (
-            {"launch": "docker", "k": -1, "image": "known later"},
+            {"launch": "docker", "model": "m"},
+            (
+                "targets.x: image is missing; give the container image that holds vLLM, such as "
+                "vllm/vllm-openai:v0.24.0"
+            ),
+        ),
+        (
+            {"launch": "recipe"},
+            "targets.x: recipe is missing; give the path of a recipe's YAML file",
+        ),
+        (
+            {"launch": "command"},
+            (
+                "targets.x: start is missing; give the command that starts the server, such as "
+                '"./serve.sh {port}"'
+            ),
+        ),
+        (
+            {"launch": "command", "start": "./serve.sh"},
+            (
+                "targets.x: url is missing, and start: has no {port}; give the server's root as url:, or "
+                "let start: take the port that is chosen for it"
+            ),
+        ),
+        (
+            {"launch": "command", "start": "serve {port} {kk}"},
+            (
+                "targets.x.start: has the placeholder {kk}; valid are {port}, {host}, {k}, {model}, "
+                "{speculative_config}, {args}, {nonce}"
+            ),
+        ),
+        (
+            {"launch": "command", "start": "serve '{port}"},
+            (
+                'targets.x.start: "serve \'{port}" cannot be split into words (no closing quotation); give a '
+                'line or a list of words, such as ["sparkrun", "run", "qwen36", "--port", "{port}"]'
+            ),
+        ),
+        (
+            {"launch": "command", "start": "serve {port}", "stop": []},
+            (
+                "targets.x.stop: [] is not a command; give a line or a list of words, such as "
+                '["sparkrun", "run", "qwen36", "--port", "{port}"]'
+            ),
+        ),
+        (
+            {"launch": "docker", "image": "i", "mounts": ["/a"]},
+            (
+                "targets.x.mounts.0: '/a' is not a mount; give HOST:CONTAINER or HOST:CONTAINER:ro, such as "
+                "./templates:/templates:ro"
+            ),
+        ),
+        (
+            {"launch": "docker", "image": "i", "mounts": "/a:/a"},
+            (
+                "targets.x.mounts: '/a:/a' is not a list; give HOST:CONTAINER or HOST:CONTAINER:ro, such as "
+                "./templates:/templates:ro"
+            ),
+        ),
+        (
+            {"launch": "docker", "image": "i", "mounts": ["/var/run/docker.sock:/var/run/docker.sock"]},
+            (
+                "targets.x.mounts.0: would hand docker's socket, and with it this machine, to the server; "
+                "leave it out"
+            ),
+        ),
+        (
+            {"launch": "sim", "memory_floor_gib": -1},
+            (
+                "targets.x.memory_floor_gib: -1 is not a number of 0 or more; give GiB that must stay "
+                "available, 0 for no floor"
+            ),
+        ),
+        (
+            {"launch": "docker", "k": -1, "image": "i"},
             "targets.x.k: -1 is not a whole number of 0 or more; give num_speculative_tokens, 0 for none",
         ),
     ],

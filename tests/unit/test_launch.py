@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -8,10 +9,17 @@ from typing import Any
 import pytest
 
 import pytest_sparkperf
-from pytest_sparkperf.adapters.launch import api_key, command, environment
+from pytest_sparkperf.adapters.launch import (
+    api_key,
+    command,
+    container_environment,
+    environment,
+    plan_launch,
+)
+from pytest_sparkperf.core.errors import ServerError
 from pytest_sparkperf.core.frozen import FrozenMap
-from pytest_sparkperf.core.targets import Launch, Target
-from pytest_sparkperf.core.variant import Variant, make_variant
+from pytest_sparkperf.core.targets import Commands, Launch, Target
+from pytest_sparkperf.core.variant import Variant, beside_another, make_variant
 
 
 def variant(
@@ -40,7 +48,7 @@ def test_vllm_serves_on_loopback_with_the_variants_options(vllm: str) -> None:
 def test_options_for_two_servers_at_once_are_applied_where_asked_for(vllm: str) -> None:
     one = variant(args={"gpu-memory-utilization": 0.9}, resident=FrozenMap({"gpu-memory-utilization": 0.35}))
     assert command(one, 1)[4] == "0.9"
-    assert command(one, 1, resident=True)[4] == "0.35"
+    assert command(beside_another(one), 1)[4] == "0.35"
 
 
 def test_the_simulator_runs_from_this_package_and_this_python(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,3 +99,59 @@ def test_requests_carry_the_key_that_the_server_is_started_with(
 ) -> None:
     monkeypatch.delenv("VLLM_API_KEY", raising=False)
     assert api_key(variant(args=args, env=FrozenMap(env))) == key
+
+
+def test_secret_options_reach_the_server_through_its_environment(vllm: str) -> None:
+    one = variant(args={"api-key": ["sk-1", "sk-2"], "hf-token": "hf-1", "max-num-seqs": 4})
+
+    assert "sk-1" not in str(command(one, 1))
+    assert "hf-1" not in str(command(one, 1))
+    assert (environment(one)["VLLM_API_KEY"], environment(one)["HF_TOKEN"]) == ("sk-1", "hf-1")
+
+
+@pytest.mark.parametrize(
+    ("ci", "launch", "offline"),
+    [("true", "vllm", "1"), ("true", "sim", None), ("", "vllm", None), ("0", "vllm", None)],
+)
+def test_in_ci_a_server_downloads_nothing(
+    monkeypatch: pytest.MonkeyPatch, ci: str, launch: Launch, offline: str | None
+) -> None:
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setenv("CI", ci)
+
+    assert environment(variant(launch)).get("HF_HUB_OFFLINE") == offline
+
+
+def test_a_container_gets_what_makes_vllm_readable_and_nothing_for_tests_only() -> None:
+    one = variant("docker", image="i", env=FrozenMap({"A": "1"}))
+
+    assert container_environment(one, {"A": "0", "B": "2"}) == {
+        "VLLM_LOGGING_COLOR": "0",
+        "PYTHONUNBUFFERED": "1",
+        "VLLM_ENGINE_READY_TIMEOUT_S": "900",
+        "A": "1",
+        "B": "2",
+    }
+
+
+def test_a_command_s_url_says_which_port_must_be_free() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        target = Target("c", "command", commands=Commands(("true",)), urls=((None, url),))
+        with pytest.raises(ServerError) as caught:
+            plan_launch(make_variant(target))
+
+    port = url.rpartition(":")[2]
+    assert str(caught.value) == (
+        f"port {port} already answers, and server 'c' would not be the one measured; stop what listens "
+        "there, or give target 'c' another url and port."
+    )
+
+
+def test_a_server_elsewhere_may_answer_already() -> None:
+    target = Target("c", "command", commands=Commands(("true",)), urls=((None, "https://spark.example"),))
+    launch = plan_launch(make_variant(target))
+
+    assert (launch.url, launch.port) == ("https://spark.example", 443)

@@ -9,8 +9,9 @@ import pytest
 
 from pytest_sparkperf.core.document import parse_targets
 from pytest_sparkperf.core.errors import ConfigError
-from pytest_sparkperf.core.targets import Hardware, Target
-from pytest_sparkperf.core.variant import Variant, make_variant, serve_arguments
+from pytest_sparkperf.core.frozen import FrozenMap
+from pytest_sparkperf.core.targets import Commands, Hardware, Target
+from pytest_sparkperf.core.variant import Variant, beside_another, make_variant, serve_arguments
 
 QWEN: dict[str, Any] = {
     "launch": "vllm",
@@ -60,7 +61,7 @@ def test_resident_options_apply_where_two_servers_are_up() -> None:
     variant = make_variant(qwen(args={"gpu-memory-utilization": 0.9}), k=0)
 
     assert serve_arguments(variant)[1:] == ("--gpu-memory-utilization", "0.9")
-    assert serve_arguments(variant, resident=True)[1:] == (
+    assert serve_arguments(beside_another(variant))[1:] == (
         *("--gpu-memory-utilization", "0.35"),
         *("--kv-cache-memory-bytes", "4294967296"),
     )
@@ -280,7 +281,7 @@ def test_the_only_url_needs_no_k() -> None:
             {"k": 0, "args": {"x": 1}},
             (
                 "target 'rented': args cannot change a server that already runs (launch: attach); "
-                "leave it out, or use a target with launch: vllm or sim"
+                "leave it out, or use a target with launch: vllm, docker, recipe, command or sim"
             ),
         ),
         (
@@ -302,17 +303,43 @@ def test_the_only_url_needs_no_k() -> None:
         (
             Target("s", "sim"),
             {"executable": "/x"},
-            "target 's': executable cannot be set with launch: sim; it names the program of launch: vllm",
-        ),
-        (
-            Target("x", "docker"),
-            {},
             (
-                "target 'x': launch: docker is not yet available (it comes with the feature 'Servers'); "
-                "available are vllm, attach, sim"
+                "target 's': executable cannot be set with launch: sim; it names the program of launch: vllm "
+                "or recipe"
             ),
         ),
-        (qwen(), {"image": "i"}, "image is not yet available (it comes with the feature 'Servers')"),
+        (
+            qwen(),
+            {"image": "i"},
+            (
+                "target 'qwen36': image cannot be set with launch: vllm; it names the container of "
+                "launch: docker or recipe"
+            ),
+        ),
+        (
+            Target("d", "docker", image="i"),
+            {},
+            (
+                "target 'd': launch: docker needs a model; give it by model: in sparkperf.yaml or by model= "
+                "in the test"
+            ),
+        ),
+        (
+            Target("c", "command", commands=Commands(("serve", "{port}"))),
+            {"k": 3},
+            (
+                "target 'c': k=3 cannot reach the server, since start: has neither {k} nor "
+                "{speculative_config}; put one of them into it, or say by k: which k it starts"
+            ),
+        ),
+        (
+            Target("c", "command", commands=Commands(("serve", "{port}"))),
+            {"args": {"max-num-seqs": 4}},
+            (
+                "target 'c': args cannot reach the server, since start: has no {args}; put {args} into it "
+                "where the options belong, or leave args out"
+            ),
+        ),
     ],
 )
 def test_what_cannot_be_made_says_why(target: Target, keywords: dict[str, Any], text: str) -> None:
@@ -327,3 +354,47 @@ def test_only_an_attached_variant_has_a_url() -> None:
         make_variant(qwen()).url_for_k()
 
     assert str(caught.value) == "target 'qwen36' has no URL; only a target with launch: attach has one"
+
+
+def test_a_docker_variant_knows_its_image_and_a_test_may_name_another() -> None:
+    target = Target("d", "docker", model="m", image="vllm:1", mounts=("/a:/a:ro",))
+
+    assert make_variant(target).image == "vllm:1"
+    assert make_variant(target).mounts == ("/a:/a:ro",)
+    other = make_variant(target, image="vllm:2")
+    assert (other.image, other.describe()) == ("vllm:2", "d k=0 image=vllm:2")
+
+
+def test_a_recipe_keeps_its_own_k_until_somebody_names_one() -> None:
+    target = Target("r", "recipe", recipe="/r.yaml")
+
+    assert make_variant(target).k is None
+    assert make_variant(target).speculative == {}
+    assert make_variant(target, k=0).k == 0
+    assert make_variant(target, k=2).speculative == {"num_speculative_tokens": 2}
+
+
+def test_null_in_the_args_of_a_recipe_is_kept_to_remove_an_option_of_the_recipe() -> None:
+    assert make_variant(Target("r", "recipe"), args={"chat-template": None}).args == {"chat-template": None}
+
+
+def test_a_started_command_is_told_k_where_it_has_a_place_for_it() -> None:
+    target = Target("c", "command", commands=Commands(("serve", "{port}", "{k}")), k=1)
+
+    assert make_variant(target).k == 1
+    assert make_variant(target, k=3).k == 3
+
+
+def test_a_command_may_have_a_url_per_k() -> None:
+    urls = ((0, "http://127.0.0.1:1"), (3, "http://127.0.0.1:2"))
+    target = Target("c", "command", commands=Commands(("serve",)), urls=urls)
+
+    assert make_variant(target, k=3).url == "http://127.0.0.1:2"
+
+
+def test_secrets_are_no_words_of_the_command_line() -> None:
+    variant = make_variant(
+        Target("v", "vllm", model="m", args=FrozenMap({"api-key": "sk", "hf-token": "hf"}))
+    )
+
+    assert serve_arguments(variant) == ("m",)
