@@ -52,6 +52,7 @@ def _sparkperf_gate(request: pytest.FixtureRequest) -> Gate:
     try:
         gate.result = run.measure(gate.spec)
     except SparkPerfError as error:
+        gate.error = str(error)
         raise pytest.fail.Exception(str(error), pytrace=False) from None
     request.config.hook.pytest_sparkperf_result(item=request.node, result=gate.result)
     return gate
@@ -118,12 +119,13 @@ class Measure:
     def __call__(self, **keywords: Any) -> Result:
         """Measure a load and return its Result; without limits it ends at +-2 % or 6 rounds.
 
+        The server is the mark's where the keywords name no other.
         Judges the limits it is given into ``verdicts`` and fails nothing. Raises ConfigError for wrong
         keywords, ServerError for a server that cannot be had.
         """
         __tracebackhide__ = True
         try:
-            return self._run.measure(parse_mark(keywords), gates=1)
+            return self._run.measure(parse_mark({**self._base.variant_words, **keywords}), gates=1)
         except SparkPerfError as error:
             raise error.with_traceback(None) from None  # the caller's line says where, ours says nothing
 

@@ -42,6 +42,8 @@ class Gate:
     marked: bool
     spec: GateSpec | None = None
     fault: str | None = None
+    error: str | None = None
+    expected: bool = False
     result: Result | None = None
 
     @property

@@ -24,7 +24,6 @@ _NOT_YET = {
     "--sparkperf-markdown": "Reports",
     "--sparkperf-benchmark-json": "Reports",
     "--sparkperf-bmf": "Reports",
-    "--sparkperf-lock-timeout": "Servers",
 }
 _NOT_YET_FLAGS = {"--sparkperf-record": "Baselines", "--sparkperf-keep-servers": "Servers"}
 _LATER = "Not yet available: comes with the feature {!r}."
@@ -45,6 +44,7 @@ class Settings:
     inconclusive: Inconclusive
     ci: bool
     rootdir: Path
+    lock_timeout_s: float = 3600.0
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -82,11 +82,18 @@ def add_options(parser: pytest.Parser) -> None:
         choices=("skip", "fail"),
         help="What a gate does that could prove neither PASS nor FAIL (default: skip).",
     )
+    group.addoption(
+        "--sparkperf-lock-timeout",
+        dest="sparkperf_lock_timeout",
+        metavar="SECONDS",
+        help="How long to wait while another run measures on this machine (default: 3600).",
+    )
     for name, feature in _NOT_YET.items():
         group.addoption(name, dest=_dest(name), metavar="...", help=_LATER.format(feature))
     for name, feature in _NOT_YET_FLAGS.items():
         group.addoption(name, dest=_dest(name), action="store_true", help=_LATER.format(feature))
     parser.addini("sparkperf_config", "default of --sparkperf-config, relative to the root directory")
+    parser.addini("sparkperf_lock_timeout", "default of --sparkperf-lock-timeout, in seconds")
     parser.addini("sparkperf_target", "default of --sparkperf-target")
     parser.addini("sparkperf_inconclusive", "default of --sparkperf-inconclusive: skip or fail")
 
@@ -115,7 +122,22 @@ def read_settings(config: pytest.Config) -> Settings:
         inconclusive=_inconclusive(config),
         ci=os.environ.get("CI", "").lower() not in ("", "0", "false"),
         rootdir=config.rootpath,
+        lock_timeout_s=_lock_timeout_s(config),
     )
+
+
+def _lock_timeout_s(config: pytest.Config) -> float:
+    written = config.getoption("sparkperf_lock_timeout") or config.getini("sparkperf_lock_timeout") or "3600"
+    try:
+        seconds = float(written)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise pytest.UsageError(
+            f"--sparkperf-lock-timeout={written}: give the seconds to wait while another run measures on "
+            f"this machine, such as 3600, or 0 to fail at once"
+        )
+    return seconds
 
 
 def parse_url(text: str) -> tuple[int | None, str]:

@@ -48,6 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARK_LINE)
     settings = options.read_settings(config)
     run = config.stash[RUN] = Run.open(settings)
+    run.say = terminal.progress(config)
     if settings.enabled:
         config.pluginmanager.register(Listener(run), "sparkperf-listener")
         config.pluginmanager.register(terminal.LastWord(run), "sparkperf-last-word")
@@ -65,7 +66,7 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.stash[RUN].settings.enabled:
-        protocol.prepare(items)
+        protocol.prepare(items, max_resident=config.stash[RUN].config.max_resident)
     else:
         protocol.skip_gates(items)
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Generator
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
-from pytest_sparkperf.core.errors import ConfigError
+from pytest_sparkperf.core.errors import ConfigError, SparkPerfError
 from pytest_sparkperf.core.gate import GateSpec
 from pytest_sparkperf.core.keywords import valid_keywords
+from pytest_sparkperf.core.order_of_starts import NO_SERVER, fewest_starts, server_needs
 from pytest_sparkperf.core.report import failure_text, inconclusive_text, summary_lines
 from pytest_sparkperf.core.result import Result
 from pytest_sparkperf.marks import GATE, GATE_FIXTURE, Gate, has_mark, is_gate, read_mark
@@ -38,38 +38,22 @@ def skip_gates(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=SKIP_REASON))
 
 
-def prepare(items: list[pytest.Item]) -> None:
+def prepare(items: list[pytest.Item], *, max_resident: int) -> None:
     """Give marked items the fixture that measures, and gather neighbouring gates of one server."""
-    for item in items:
-        if not is_gate(item):
-            continue
+    # Before any is changed: items of one function share the list of their fixtures.
+    gates = [item for item in items if is_gate(item)]
+    for item in gates:
         gate = item.stash[GATE] = Gate(marked=has_mark(item))
         try:
             gate.spec = read_mark(item)
         except ConfigError as error:
             gate.fault = str(error)
-        names = getattr(item, "fixturenames", None)
-        if gate.marked and names is not None and GATE_FIXTURE not in names:
+        if gate.marked and isinstance(item, pytest.Function) and GATE_FIXTURE not in item.fixturenames:
             # Last, so that what the user's fixtures set up is there when the server is measured.
-            names.append(GATE_FIXTURE)
-    items[:] = _fewest_starts(items)
-
-
-def _fewest_starts(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Order neighbouring gates of one parent by variant, stably, so that each server starts once."""
-    ordered: list[pytest.Item] = []
-    for _, run in groupby(items, key=lambda item: (item.parent, GATE in item.stash)):
-        neighbours = list(run)
-        first_seen: dict[object, int] = {}
-        for item in neighbours:
-            first_seen.setdefault(_server_words(item), len(first_seen))
-        ordered += sorted(neighbours, key=lambda item: first_seen[_server_words(item)])
-    return ordered
-
-
-def _server_words(item: pytest.Item) -> object:
-    gate = item.stash.get(GATE, None)
-    return None if gate is None or gate.spec is None else gate.spec.server_words
+            item.fixturenames = [*item.fixturenames, GATE_FIXTURE]
+    needs = [server_needs(item.stash[GATE].spec) if GATE in item.stash else NO_SERVER for item in items]
+    order = fewest_starts([item.parent for item in items], needs, max_resident=max_resident)
+    items[:] = [items[index] for index in order]
 
 
 def validate(session: pytest.Session, run: Run) -> None:
@@ -91,7 +75,10 @@ def validate(session: pytest.Session, run: Run) -> None:
     faults: dict[str, list[str]] = {}
     for item, gate in gates:
         if gate.fault is None and gate.spec is not None:
-            gate.fault = _unfit(gate.spec, run)
+            unfit = _unfit(gate.spec, run)
+            gate.expected = unfit is None
+            # A test that only uses our fixtures may name its servers in its body.
+            gate.fault = unfit if gate.marked else None
             if gate.fault is not None and _may_skip(item):
                 continue  # told by the item itself, if it is not skipped
         for line in (gate.fault or "").splitlines():
@@ -194,15 +181,17 @@ def finish_report(
     _skip_at_home(item, report)
     gate = item.stash.get(GATE, None)
     run = item.config.stash[RUN]
-    if gate is None or not run.settings.enabled or call.when != "call":
+    if gate is None or not run.settings.enabled or not _is_last_word(call, report):
         return report
     expected = hasattr(report, "wasxfail")
     if gate.result is None:
-        if gate.marked and (report.passed or expected):
+        if gate.error is not None and not report.failed:
+            _turn_failed(report, gate.error)  # xfail expects a slow server, not a missing one
+        elif gate.marked and call.when == "call" and (report.passed or expected):
             _turn_failed(report, NO_RESULT)
         return report
     fault = _fault(gate, run)
-    if fault is not None and not report.failed and not expected:
+    if fault is not None and not report.failed and (gate.outcome == "ERROR" or not expected):
         _turn_failed(report, fault)
     if report.failed and call.excinfo is not None:
         _add_section(report, failure_text(gate.result))
@@ -211,6 +200,14 @@ def finish_report(
     # Plain values only: xdist carries a report's attributes to the controller as JSON.
     report.sparkperf = {"outcome": gate.outcome, "lines": summary_lines(name, gate.result)}  # type: ignore[attr-defined]  # pytest allows extra attributes on a report
     return report
+
+
+def _is_last_word(call: pytest.CallInfo[None], report: pytest.TestReport) -> bool:
+    """Tell whether this report is the item's outcome: of its call, or of a setup that let no call happen.
+
+    A fixture that is set up behind the measurement may skip the test; the verdict stands all the same.
+    """
+    return call.when == "call" or (call.when == "setup" and not report.passed)
 
 
 def _skip_at_home(item: pytest.Item, report: pytest.TestReport) -> None:
@@ -223,13 +220,18 @@ def _skip_at_home(item: pytest.Item, report: pytest.TestReport) -> None:
 def leave(item: pytest.Item) -> None:
     """Let go of the server that a gate used, or would have used had it not been skipped."""
     gate = item.stash.get(GATE, None)
-    if gate is not None and gate.spec is not None and gate.fault is None:
+    if gate is None or gate.spec is None or not gate.expected:
+        return
+    try:
         item.config.stash[RUN].done(gate.spec)
+    except SparkPerfError as error:
+        _fail(str(error))
 
 
 def set_exit_status(session: pytest.Session, run: Run) -> None:
-    """Fail a run in which gates were asked and none reached a verdict."""
-    if run.unproven and not run.proven and session.exitstatus == pytest.ExitCode.OK:
+    """Fail a run whose gates all stayed open, and one that could not stop what it started."""
+    open_only = run.unproven and not run.proven
+    if (open_only or run.trouble) and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
@@ -259,6 +261,8 @@ def _worker(config: pytest.Config) -> _Worker | None:
 
 
 def _turn_failed(report: pytest.TestReport, text: str) -> None:
+    if hasattr(report, "wasxfail"):
+        del report.wasxfail
     report.outcome = "failed"
     report.longrepr = text
 

@@ -11,9 +11,10 @@ import pytest
 
 from pytest_sparkperf.core.design import check_claims, claims_of
 from pytest_sparkperf.core.document import parse_targets
-from pytest_sparkperf.core.errors import ConfigError
+from pytest_sparkperf.core.errors import ConfigError, SparkPerfError
 from pytest_sparkperf.core.gate import GateSpec
 from pytest_sparkperf.core.order import SUBJECT, Arm
+from pytest_sparkperf.core.residents import residents
 from pytest_sparkperf.core.result import RequestResult, Result
 from pytest_sparkperf.core.targets import SIMULATOR, Config, Target, find_target
 from pytest_sparkperf.core.variant import Variant, make_variant
@@ -43,6 +44,8 @@ class Run:
     config: Config
     targets: Mapping[str, Target] = field(default_factory=dict)
     seen: list[Seen] = field(default_factory=list)
+    trouble: str | None = None
+    say: Callable[[str], None] = lambda _: None
     make_folder: Callable[[str], Path] | None = None
     _variants: list[Variant] = field(default_factory=list)
     _limits: int = 0
@@ -116,6 +119,7 @@ class Run:
                     f"against={dict(spec.against)!r} is the server under test itself "
                     f'({variants[SUBJECT].describe()}); name what differs, such as against={{"k": 0}}'
                 )
+            return residents(variants, max_resident=self.config.max_resident)
         return variants
 
     def expect(self, spec: GateSpec) -> None:
@@ -130,12 +134,12 @@ class Run:
 
     def server(self, spec: GateSpec) -> Server:
         """Return the running server of a gate, started or attached now if it is not up yet."""
-        return self._open_bench().server(self.variant(spec))
+        return self._open_bench().server(self.variants(spec)[SUBJECT])
 
     def warm_server(self, spec: GateSpec) -> Server:
         """Return the running server of a gate, steady at the default load."""
         server = self.server(spec)
-        self._open_bench().warm(self.variant(spec))
+        self._open_bench().warm(self.variants(spec)[SUBJECT])
         return server
 
     def measure(self, spec: GateSpec, *, gates: int | None = None) -> Result:
@@ -161,10 +165,17 @@ class Run:
 
     def _open_bench(self) -> Bench:
         if self._bench is None:
+            from pytest_sparkperf.adapters.readiness import Surroundings
             from pytest_sparkperf.experiment.bench import Bench
+            from pytest_sparkperf.experiment.starter import Machine, Starter
 
+            machine = Machine(lock_timeout_s=self.settings.lock_timeout_s)
+            starter = Starter(self.log_dir, Surroundings(self.say), machine)
             self._bench = Bench(
-                expected=tuple(self._variants), log_dir=self.log_dir, root=self.settings.rootdir
+                expected=tuple(self._variants),
+                starter=starter,
+                root=self.settings.rootdir,
+                max_resident=self.config.max_resident,
             )
         return self._bench
 
@@ -179,10 +190,13 @@ class Run:
         return sum(one.outcome == "INCONCLUSIVE" for one in self.seen)
 
     def close(self) -> None:
-        """Stop every server of this run; may be called twice."""
+        """Stop every server of this run; may be called twice. What could not be stopped is ``trouble``."""
         bench, self._bench = self._bench, None
-        if bench is not None:
-            bench.close()
+        try:
+            if bench is not None:
+                bench.close()
+        except SparkPerfError as error:
+            self.trouble = str(error)
 
 
 def _targets_of(source: str, words: Mapping[str, Any]) -> Mapping[str, Target]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import pytest
@@ -62,9 +63,25 @@ class LastWord:
         """Let all others write first."""
         yield
         run = self._run
+        if run.trouble is not None:
+            terminalreporter.write_line(run.trouble, red=True, bold=True)
         if run.unproven:
             noun = "gate" if run.unproven == 1 else "gates"
             text = f"NOT PROVEN: {run.unproven} {noun} inconclusive"
             if not run.proven:
                 text += ", none reached a verdict, so the run fails"
             terminalreporter.write_line(text, yellow=True, bold=True)
+
+
+def progress(config: pytest.Config) -> Callable[[str], None]:
+    """Return what tells the user, while a test runs, what a long wait is for."""
+
+    def say(text: str) -> None:
+        reporter = config.pluginmanager.get_plugin("terminalreporter")
+        capture = config.pluginmanager.get_plugin("capturemanager")
+        if reporter is not None:
+            with nullcontext() if capture is None else capture.global_and_fixture_disabled():
+                reporter.ensure_newline()
+                reporter.write_line(f"sparkperf: {text}")
+
+    return say

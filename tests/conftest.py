@@ -17,3 +17,11 @@ def simulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartSimulat
     pool = SimulatorPool(tmp_path_factory.mktemp("simulators"))
     yield pool
     pool.stop()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_machine_lock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Measuring runs of these tests lock a folder of their own, not this machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARKPERF_LOCK_DIR", str(tmp_path_factory.mktemp("lock")))
+        yield

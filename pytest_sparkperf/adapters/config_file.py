@@ -92,6 +92,9 @@ def _rooted(target: Target, folder: Path) -> Target:
         args=_rooted_options(target.args, folder),
         resident=_rooted_options(target.resident, folder),
         speculative=_rooted_options(target.speculative, folder),
+        recipe=target.recipe and _under(target.recipe, folder),
+        mounts=tuple(_under(one, folder) if one.startswith(_PATH_STARTS) else one for one in target.mounts),
+        commands=target.commands and replace(target.commands, folder=str(folder)),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_sparkperf.core.errors import ConfigError
+from pytest_sparkperf.core.expect import expectation_form_faults
 from pytest_sparkperf.core.frozen import EMPTY, FrozenMap
 from pytest_sparkperf.core.keywords import COMPARABLE, COMPARISONS, KEYWORDS, Keyword, valid_keywords
 from pytest_sparkperf.core.kinds import did_you_mean, environment_text, shortened
@@ -82,6 +83,7 @@ class GateSpec:
     against: FrozenMap | None = None
     comparisons: tuple[Comparison, ...] = ()
     same_output: bool = False
+    expect: FrozenMap = EMPTY
     max_error_rate: float = 0.0
     max_rounds: int = 12
     budget_s: float = 600.0
@@ -155,6 +157,7 @@ def _spec(given: Mapping[str, Any]) -> GateSpec:
         against=_against(given.get("against")),
         comparisons=tuple(_comparisons(given)),
         same_output=given.get("same_output", False),
+        expect=FrozenMap(given.get("expect")),
         max_error_rate=float(given.get("max_error_rate", 0)),
     )
 
@@ -242,6 +245,8 @@ def _keyword_faults(word: Keyword, value: Any) -> Iterator[str]:
         yield f"{seen} is not {word.kind.says}; give {word.gives}, such as {word.name}={word.example}"
     elif word.name == "args":
         yield from (f"args: {key} {text}" for key, text in option_faults(value))
+    elif word.name == "expect":
+        yield from expectation_form_faults(value)
     elif word.name == "body":
         yield from _body_faults(value)
     elif word.name == "against":
@@ -292,7 +297,9 @@ def _contradictions(given: Mapping[str, Any]) -> Iterator[str]:
             "max_slowdown without against compares with a baseline, which is not yet available (it comes "
             "with the feature 'Baselines'); say what to compare with, such as against={\"k\": 0}"
         )
-    if "against" in given and not any(name in given for name in (*COMPARISONS, "same_output", "max_kv_loss")):
+    if "against" in given and not any(
+        given.get(name) for name in (*COMPARISONS, "same_output", "max_kv_loss")
+    ):
         yield _COMPARES_NOTHING
     inline = [
         name for name in given if name in KEYWORDS and KEYWORDS[name].group == "load" and name != "workload"

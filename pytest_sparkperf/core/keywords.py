@@ -55,11 +55,16 @@ def _against(value: Any) -> bool:
 
 
 def _share_or_dict(value: Any) -> bool:
-    return SHARE.accepts(value) or (is_plain_mapping(value) and all(map(SHARE.accepts, value.values())))
+    return SHARE.accepts(value) or _metrics(value, SHARE)
 
 
 def _factor_or_dict(value: Any) -> bool:
-    return POSITIVE.accepts(value) or (is_plain_mapping(value) and all(map(POSITIVE.accepts, value.values())))
+    return POSITIVE.accepts(value) or _metrics(value, POSITIVE)
+
+
+def _metrics(value: Any, kind: Kind) -> bool:
+    """Tell whether a value maps at least one metric to values of a kind: none would compare nothing."""
+    return is_plain_mapping(value) and bool(value) and all(map(kind.accepts, value.values()))
 
 
 _SWITCH = Kind("True or False", lambda value: isinstance(value, bool))
@@ -80,7 +85,7 @@ _VARIANT = (
     Keyword("args", "variant", MAPPING, "vLLM options by name", '{"max-num-seqs": 32}'),
     Keyword("env", "variant", _ENVIRONMENT, "environment variables by name", '{"CUTE_DSL_ARCH": "sm_121a"}'),
     Keyword("model", "variant", TEXT, "a model's name or folder", "'nvidia/Qwen3.6-35B-A3B-NVFP4'"),
-    Keyword("image", "variant", TEXT, "a container image", "'vllm/vllm-openai:v0.24.0'", feature=SERVERS),
+    Keyword("image", "variant", TEXT, "a container image", "'vllm/vllm-openai:v0.24.0'"),
     Keyword("executable", "variant", TEXT, "the path of vllm", "'/opt/vllm/bin/vllm'"),
 )
 
@@ -147,7 +152,7 @@ _COMPARISON = (
 )
 
 _REST = (
-    Keyword("expect", "server facts", MAPPING, "server facts", '{"moe_backend": "MARLIN"}', feature=SERVERS),
+    Keyword("expect", "server facts", MAPPING, "server facts", '{"moe_backend": "MARLIN"}'),
     Keyword("max_rounds", "budget", _ROUNDS, "rounds", "12"),
     Keyword("budget_s", "budget", POSITIVE, "seconds", "600"),
     Keyword("tolerance", "budget", _TOLERANCE, "a share of the limit", "0.02"),

@@ -10,13 +10,15 @@ from typing import Any, TypeVar
 
 from pytest_sparkperf.adapters.client import GenerationRequest, stream_request
 from pytest_sparkperf.adapters.http import open_async_client
-from pytest_sparkperf.adapters.server import Server, attach_server, start_server
-from pytest_sparkperf.core.errors import ConfigError
+from pytest_sparkperf.adapters.server import Server
+from pytest_sparkperf.core.errors import ConfigError, ServerError
+from pytest_sparkperf.core.expect import expectation_faults
 from pytest_sparkperf.core.gate import GateSpec
 from pytest_sparkperf.core.load import Endpoint, Load
 from pytest_sparkperf.core.order import SUBJECT, Arm
 from pytest_sparkperf.core.prompts import Prompt, shipped_prompts
 from pytest_sparkperf.core.result import RequestResult, Result
+from pytest_sparkperf.core.targets import MAX_RESIDENT
 from pytest_sparkperf.core.variant import Variant
 from pytest_sparkperf.core.workload import fit_prompts, workload_digest
 from pytest_sparkperf.experiment.known import Knowledge
@@ -25,6 +27,7 @@ from pytest_sparkperf.experiment.measure import REFERENCE, Conditions, Measureme
 from pytest_sparkperf.experiment.outputs import OutputPair, compare, with_report
 from pytest_sparkperf.experiment.pool import ServerPool
 from pytest_sparkperf.experiment.side import Side
+from pytest_sparkperf.experiment.starter import Starter
 from pytest_sparkperf.experiment.tokens import token_counter
 
 # Texts to continue a prompt with that must be longer than the shipped ones.
@@ -39,9 +42,16 @@ T = TypeVar("T")
 class Bench:
     """Starts servers when gates need them, measures on them, and stops them all in the end."""
 
-    def __init__(self, *, expected: Sequence[Variant], log_dir: Callable[[], Path], root: Path) -> None:
-        self._log_dir = log_dir
-        self._pool = ServerPool(self._start, expected)
+    def __init__(
+        self,
+        *,
+        expected: Sequence[Variant],
+        starter: Starter,
+        root: Path,
+        max_resident: int = MAX_RESIDENT,
+    ) -> None:
+        self._starter = starter
+        self._pool = ServerPool(self._start, expected, room=starter.room(max_resident))
         self._loop = LoopThread()
         self._knowledge = Knowledge(root)
         self._used_s: dict[Variant, float] = {}
@@ -95,6 +105,7 @@ class Bench:
         servers = self._pool.get_all(variants)
         for server in servers.values():
             _check_concurrency(server, spec.load)
+        _check_expectations(servers[SUBJECT], spec)
         # Both sides send the same texts: they are fitted with the tokenizer of the server under test.
         prompts = _prompts(servers[SUBJECT], spec.load)
 
@@ -133,12 +144,11 @@ class Bench:
             self._pool.stop_all()
         finally:
             self._loop.close()
+            self._starter.close()
 
     def _start(self, variant: Variant) -> Server:
         self._used_s.pop(variant, None)
-        if variant.launch == "attach":
-            return attach_server(variant)
-        return start_server(variant, log_dir=self._log_dir())
+        return self._starter.start(variant)
 
 
 def _prompts(server: Server, load: Load) -> tuple[Prompt, ...]:
@@ -147,6 +157,12 @@ def _prompts(server: Server, load: Load) -> tuple[Prompt, ...]:
         return prompts
     with token_counter(server, load) as count:
         return fit_prompts(prompts, load.prompt_tokens, count, shipped_prompts(_MATERIAL))
+
+
+def _check_expectations(server: Server, spec: GateSpec) -> None:
+    faults = list(expectation_faults(spec.expect, server.facts))
+    if faults:
+        raise ServerError(f"{server.url} is not the server that expect= describes: {'; '.join(faults)}")
 
 
 def _check_concurrency(server: Server, load: Load) -> None:

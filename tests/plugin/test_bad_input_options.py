@@ -110,7 +110,6 @@ def test_an_unknown_choice_is_told_by_pytest_with_the_valid_ones(suite: Suite) -
         ("--sparkperf-markdown=out", "Reports"),
         ("--sparkperf-benchmark-json=out", "Reports"),
         ("--sparkperf-bmf=out", "Reports"),
-        ("--sparkperf-lock-timeout=5", "Servers"),
         ("--sparkperf-keep-servers", "Servers"),
     ],
 )

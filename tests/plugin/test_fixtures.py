@@ -125,6 +125,46 @@ def test_nothing_to_compare_with(sparkperf_ab):
     suite.run(attach=False).assert_outcomes(passed=3)
 
 
+def test_a_body_may_name_its_server_where_no_target_is_the_default(suite: Suite) -> None:
+    suite.pytester.makefile(
+        ".yaml",
+        sparkperf="""
+version: 1
+targets:
+  a: {launch: sim, args: {slowdown: 0.4, jit-s: 0}}
+  b: {launch: sim}
+""",
+    )
+    suite.pytester.makepyfile(
+        f"""
+def test_measure(sparkperf_measure):
+    assert sparkperf_measure(target="a", {SMALL}).server["name"].startswith("a")
+
+def test_targets(sparkperf_targets):
+    assert sorted(sparkperf_targets) == ["a", "b"]
+"""
+    )
+
+    suite.run(attach=False).assert_outcomes(passed=2)
+
+
+def test_measuring_in_the_body_of_a_gate_uses_its_server(suite: Suite) -> None:
+    suite.pytester.makepyfile(
+        f"""
+import pytest
+from pytest_sparkperf import ServerError, sparkperf
+
+@sparkperf(k=0, {SMALL})
+def test_it(sparkperf_measure):
+    assert sparkperf_measure({SMALL}).server["k"] == 0
+    with pytest.raises(ServerError, match="serves k=0"):
+        sparkperf_measure(k=3, {SMALL})
+"""
+    )
+
+    suite.run().assert_outcomes(passed=1)
+
+
 def test_result_of_a_mark_needs_a_mark(suite: Suite) -> None:
     suite.pytester.makepyfile("def test_it(sparkperf_result): ...")
 

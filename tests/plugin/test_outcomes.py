@@ -40,7 +40,7 @@ P, F, S, X = "PASSED", "FAILED", "SKIPPED", "XFAIL"
 EXPECTED = {
     ("PASS", "skip"): (P, F, S, X, F, F, P, S),
     ("FAIL", "skip"): (F, F, F, X, X, F, F, F),
-    ("ERROR", "skip"): (F, F, F, X, X, F, F, F),
+    ("ERROR", "skip"): (F, F, F, F, F, F, F, F),
     ("INCONCLUSIVE", "skip"): (S, F, S, X, S, F, S, S),
     ("INCONCLUSIVE", "fail"): (F, F, F, X, X, F, F, F),
 }
@@ -56,6 +56,72 @@ def test_a_verdict_and_a_body_decide_together(suite: Suite, outcome: str, policy
 
     seen = re.findall(r"^test_it\.py::\S+ ([A-Z]+)", str(result.stdout), re.MULTILINE)
     assert tuple(seen) == EXPECTED[outcome, policy]
+
+
+@pytest.mark.parametrize("outcome", ["FAIL", "ERROR"])
+def test_a_fixture_behind_the_measurement_cannot_skip_its_verdict_away(suite: Suite, outcome: str) -> None:
+    suite.do_not_measure()
+    suite.pytester.makepyfile(
+        test_it=f"""
+import pytest
+from pytest_sparkperf import sparkperf
+
+@pytest.fixture
+def data(): pytest.skip("no data here")
+
+@sparkperf(name={outcome!r}, min_decode=100)
+def test_it(sparkperf_result, data): ...
+"""
+    )
+
+    result = suite.quick_run()
+
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(
+        [f"SIMULATED {LINE.format(outcome)}", "*= sparkperf =*", "test_it.py::test_it"]
+    )
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_a_mark_on_one_parameter_leaves_the_others_alone(suite: Suite) -> None:
+    suite.do_not_measure()
+    suite.pytester.makepyfile(
+        test_it="""
+import pytest
+from pytest_sparkperf import sparkperf
+
+@pytest.mark.parametrize("n", [1, pytest.param(2, marks=sparkperf(name="FAIL", min_decode=100)), 3])
+def test_it(n): ...
+"""
+    )
+
+    suite.quick_run().assert_outcomes(passed=2, failed=1)
+
+
+def test_what_cannot_be_stopped_is_said_last_and_fails_the_run(suite: Suite) -> None:
+    suite.do_not_measure()
+    with (suite.pytester.path / "conftest.py").open("a") as file:
+        file.write(
+            """
+@pytest.fixture(scope="session", autouse=True)
+def a_server_that_stays(request):
+    from pytest_sparkperf import ServerError
+    from pytest_sparkperf.session import RUN
+
+    class Bench:
+        def close(self): raise ServerError("processes 4711 of it do not end")
+        def done(self, variant): ...
+
+    request.config.stash[RUN]._bench = Bench()
+"""
+        )
+    suite.pytester.makepyfile(test_it=SUITE.format(outcome="PASS"))
+
+    result = suite.quick_run("-k", "passes")
+
+    result.assert_outcomes(passed=2, deselected=6)
+    result.stdout.fnmatch_lines(["*= sparkperf =*", "processes 4711 of it do not end", "*= 2 passed*"])
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.mark.parametrize("outcome", ["PASS", "FAIL", "INCONCLUSIVE"])

@@ -367,7 +367,6 @@ def test_what_is_wrong_with_a_keyword(keywords: dict[str, Any], text: str) -> No
 @pytest.mark.parametrize(
     ("keywords", "feature"),
     [
-        ({"image": "vllm/vllm-openai"}, "Servers"),
         ({"workload": "balanced"}, "Workloads"),
         ({"depth": 8192}, "Workloads"),
         ({"request_rate": float("inf")}, "Workloads"),
@@ -381,7 +380,6 @@ def test_what_is_wrong_with_a_keyword(keywords: dict[str, Any], text: str) -> No
         ({"min_acceptance_length": 2.5}, "MTP"),
         ({"max_memory_gib": 100}, "Servers"),
         ({"min_kv_cache_tokens": 300_000}, "Servers"),
-        ({"expect": {"kv_cache_tokens": (343_699, 0.02)}}, "Servers"),
     ],
 )
 def test_a_keyword_to_come_names_its_feature(keywords: dict[str, Any], feature: str) -> None:
@@ -463,7 +461,18 @@ def test_a_percentile_limit_is_about_that_share_of_the_requests() -> None:
             ),
         ),
         (
+            {"against": {"k": 0}, "min_speedup": {}},
+            (
+                "min_speedup={} is not a number above 0 or a dict of metrics to such numbers; "
+                "give the least factor, such as min_speedup=1.25"
+            ),
+        ),
+        (
             {"against": {"k": 0}},
+            "against compares nothing by itself; say what must hold, such as min_speedup=1.25",
+        ),
+        (
+            {"against": {"k": 0}, "same_output": False},
             "against compares nothing by itself; say what must hold, such as min_speedup=1.25",
         ),
     ],
@@ -498,3 +507,15 @@ def test_all_faults_of_a_mark_are_told_at_once() -> None:
 
 def test_secrets_in_env_stay_out_of_repr() -> None:
     assert "hf-secret" not in repr(parse_mark({"env": {"HF_TOKEN": "hf-secret"}}))
+
+
+def test_expected_facts_are_kept_and_a_band_that_is_none_is_a_fault() -> None:
+    assert parse_mark({"expect": {"kv_cache_tokens": (343_699, 0.02)}}).expect == {
+        "kv_cache_tokens": [343_699, 0.02]
+    }
+    assert faults_of(expect={"k": (1, 2, 3)}) == [
+        (
+            "expect['k']=(1, 2, 3) is neither a value nor a figure with the share it may be off by; write "
+            "(343_699, 0.02)"
+        )
+    ]
