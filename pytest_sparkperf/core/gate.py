@@ -297,9 +297,8 @@ def _contradictions(given: Mapping[str, Any]) -> Iterator[str]:
             "max_slowdown without against compares with a baseline, which is not yet available (it comes "
             "with the feature 'Baselines'); say what to compare with, such as against={\"k\": 0}"
         )
-    if "against" in given and not any(
-        given.get(name) for name in (*COMPARISONS, "same_output", "max_kv_loss")
-    ):
+    compared = any(name in given for name in (*COMPARISONS, "max_kv_loss")) or given.get("same_output")
+    if "against" in given and not compared:
         yield _COMPARES_NOTHING
     inline = [
         name for name in given if name in KEYWORDS and KEYWORDS[name].group == "load" and name != "workload"

@@ -33,14 +33,23 @@ def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def calibrate(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Calibrate, again where other work on this machine left a start unsteady."""
+    for _ in range(3):
+        done = run(
+            folder, "pytest_sparkperf", "calibrate", "-k", "0", "--rounds", "3", "--output-tokens", "256"
+        )
+        if "never became steady" not in done.stderr:
+            break
+    return done
+
+
 @pytest.mark.timeout(1800)
 def test_equal_servers_do_not_fail_and_mtp_is_no_gain_on_a_cpu(tmp_path: Path, live_config: Path) -> None:
     shutil.copy(live_config, tmp_path / "sparkperf.yaml")
     (tmp_path / "test_compare.py").write_text(SUITE)
 
-    calibrated = run(
-        tmp_path, "pytest_sparkperf", "calibrate", "-k", "0", "--rounds", "3", "--output-tokens", "128"
-    )
+    calibrated = calibrate(tmp_path)
     assert calibrated.returncode == 0, calibrated.stderr
     assert len(list((tmp_path / ".sparkperf" / "calibration").glob("*.yaml"))) == 1
 

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from proven_run import proven_run
 from vllm_serve import LiveServers
 
 EXAMPLE = Path(__file__).parents[2] / "conftest_examples" / "vllm_serve"
@@ -18,9 +19,7 @@ def test_vllm_serve_example_judges_a_real_server(
     shutil.copytree(EXAMPLE, pytester.path, dirs_exist_ok=True)
     urls = [("--sparkperf-url", f"{k}={live_server(k).url}") for k in (0, 3)]
 
-    result = pytester.runpytest_subprocess(
-        "--sparkperf", *[word for url in urls for word in url], "-p", "no:cacheprovider"
-    )
+    result = proven_run(pytester, *[word for url in urls for word in url])
 
     result.assert_outcomes(passed=3)
     assert "SIMULATED" not in result.stdout.str()

@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import median
 
 import pytest
+from proven_run import proven_run
 from vllm_serve import SERVED_NAME, LiveServer, LiveServers
 
 from pytest_sparkperf.adapters.client import GenerationRequest, stream_request
@@ -134,18 +135,6 @@ def test_decode(sparkperf_result, sparkperf_client, sparkperf_server):
 """
     )
 
-    outcomes = proven_outcomes(pytester, live)
+    result = proven_run(pytester, "--sparkperf-url", f"{live.k}={live.url}")
 
-    assert outcomes == {outcome: 1}
-
-
-def proven_outcomes(pytester: pytest.Pytester, live: LiveServer) -> dict[str, int]:
-    """Run the suite, again where other work on this machine left it INCONCLUSIVE, and return its outcomes."""
-    for _ in range(3):
-        result = pytester.runpytest_subprocess(
-            "--sparkperf", "--sparkperf-url", f"{live.k}={live.url}", "-p", "no:cacheprovider"
-        )
-        outcomes = result.parseoutcomes()
-        if "skipped" not in outcomes:
-            break
-    return outcomes
+    assert result.parseoutcomes() == {outcome: 1}
