@@ -37,7 +37,8 @@ class ServerPool:
     A server is stopped as soon as no expected gate needs it. Where another must start and there is no room,
     the one that is needed last is stopped and would have to start again. There is room for a further server
     when all have their KV memory pinned and the memory that the largest one took is there once more.
-    Attached servers take no room: they are not ours to stop.
+    Attached servers take no room: they are not ours to stop. A start that failed is not tried again: it would
+    fail each later gate only after another ready timeout.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class ServerPool:
         self._room = room
         self._up: dict[Variant, Server] = {}
         self._taken: dict[Variant, int] = {}
+        self._failed: dict[Variant, ServerError] = {}
 
     def get(self, variant: Variant) -> Server:
         """Return the running server of a variant; raises ServerError when it cannot be had.
@@ -86,8 +88,15 @@ class ServerPool:
         return server
 
     def _measured_start(self, variant: Variant) -> Server:
+        if variant in self._failed:
+            raise self._failed[variant]
         before = self._room.available()
-        server = self._start(variant)
+        try:
+            server = self._start(variant)
+        except ServerError as error:
+            if takes_room(variant):
+                self._failed[variant] = error
+            raise
         after = self._room.available()
         if takes_room(variant) and before is not None and after is not None:
             self._taken[variant] = max(0, before - after)

@@ -190,3 +190,18 @@ def test_all_are_stopped_even_when_one_cannot_be(servers: FakeServers) -> None:
 
 def _fails() -> None:
     raise ServerError("no")
+
+
+def test_a_start_that_failed_is_told_again_and_not_tried_again() -> None:
+    tries: list[str] = []
+
+    def start(variant: Variant) -> Server:
+        tries.append(variant.describe())
+        raise ServerError("it hangs while loading")
+
+    pool = ServerPool(start)
+    for _ in range(2):
+        with pytest.raises(ServerError, match="^it hangs while loading$"):
+            pool.get(make_variant(PINNED))
+
+    assert tries == ["real"]
