@@ -201,7 +201,7 @@ def test_a_start_that_failed_is_told_again_and_not_tried_again() -> None:
 
     pool = ServerPool(start)
     for _ in range(2):
-        with pytest.raises(ServerError, match="^it hangs while loading$"):
+        with pytest.raises(ServerError, match="it hangs while loading"):
             pool.get(make_variant(PINNED))
 
-    assert tries == ["real"]
+    assert len(tries) == 1
