@@ -14,7 +14,7 @@ from pytest_sparkperf.core.document import parse_targets
 from pytest_sparkperf.core.errors import ConfigError, SparkPerfError
 from pytest_sparkperf.core.gate import GateSpec
 from pytest_sparkperf.core.order import SUBJECT, Arm
-from pytest_sparkperf.core.residents import residents
+from pytest_sparkperf.core.residents import fit_together, residents
 from pytest_sparkperf.core.result import RequestResult, Result
 from pytest_sparkperf.core.targets import SIMULATOR, Config, Target, find_target
 from pytest_sparkperf.core.variant import Variant, make_variant
@@ -119,7 +119,8 @@ class Run:
                     f"against={dict(spec.against)!r} is the server under test itself "
                     f'({variants[SUBJECT].describe()}); name what differs, such as against={{"k": 0}}'
                 )
-            return residents(variants, max_resident=self.config.max_resident)
+            if fit_together(variants, max_resident=self.config.max_resident):
+                return residents(variants, max_resident=self.config.max_resident)
         return variants
 
     def expect(self, spec: GateSpec) -> None:

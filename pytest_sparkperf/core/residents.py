@@ -36,6 +36,15 @@ def residents(variants: Mapping[K, Variant], *, max_resident: int) -> dict[K, Va
     return beside
 
 
+def fit_together(variants: Mapping[K, Variant], *, max_resident: int) -> bool:
+    """Say whether the servers of a comparison may be up at once as they are configured."""
+    try:
+        residents(variants, max_resident=max_resident)
+    except ConfigError:
+        return False
+    return True
+
+
 def takes_room(variant: Variant) -> bool:
     """Say whether the variant's server is started by us, and so takes memory that we answer for."""
     return variant.launch != "attach"

@@ -17,10 +17,12 @@ from pytest_sparkperf.core.gate import GateSpec
 from pytest_sparkperf.core.load import Endpoint, Load
 from pytest_sparkperf.core.order import SUBJECT, Arm
 from pytest_sparkperf.core.prompts import Prompt, shipped_prompts
+from pytest_sparkperf.core.residents import fit_together
 from pytest_sparkperf.core.result import RequestResult, Result
 from pytest_sparkperf.core.targets import MAX_RESIDENT
 from pytest_sparkperf.core.variant import Variant
 from pytest_sparkperf.core.workload import fit_prompts, workload_digest
+from pytest_sparkperf.experiment.blocks import RestartedServers, run_blocks
 from pytest_sparkperf.experiment.known import Knowledge
 from pytest_sparkperf.experiment.loop import LoopThread
 from pytest_sparkperf.experiment.measure import REFERENCE, Conditions, Measurement
@@ -51,6 +53,7 @@ class Bench:
         max_resident: int = MAX_RESIDENT,
     ) -> None:
         self._starter = starter
+        self._max_resident = max_resident
         self._pool = ServerPool(self._start, expected, room=starter.room(max_resident))
         self._loop = LoopThread()
         self._knowledge = Knowledge(root)
@@ -76,10 +79,10 @@ class Bench:
 
         Raises ServerError or ConfigError before anything is measured.
         """
+        if not fit_together(variants, max_resident=self._max_resident):
+            return self._by_restart(variants, spec, gates)
         server = self._pool.get_all(variants)[SUBJECT]
-        workload = workload_digest(spec.load, shipped_prompts(spec.load.concurrency))
-        known = self._knowledge.of(variants[SUBJECT], server, workload)
-        conditions = Conditions(gates, known.thermal, known.constants, known.thermometer)
+        conditions = self._conditions(variants[SUBJECT], server, spec, gates)
         result = self._drive(variants, spec, conditions, Measurement.run)
         return self._with_outputs(result, variants, spec) if spec.same_output else result
 
@@ -94,6 +97,26 @@ class Bench:
             None if reference.launch == "attach" else lambda: self._start(reference),
         )
         return with_report(result, self._loop.run(compare(pair, spec)))
+
+    def _conditions(self, variant: Variant, server: Server, spec: GateSpec, gates: int) -> Conditions:
+        workload = workload_digest(spec.load, shipped_prompts(spec.load.concurrency))
+        known = self._knowledge.of(variant, server, workload)
+        return Conditions(gates, known.thermal, known.constants, known.thermometer)
+
+    def _by_restart(self, variants: Mapping[Arm, Variant], spec: GateSpec, gates: int) -> Result:
+        """Compare servers that cannot be up at once, in blocks A B B A."""
+        if spec.same_output:
+            raise ConfigError(
+                "same_output needs both servers at once, and they do not fit beside each other here: pin "
+                "their KV memory (resident: in the target) or attach to two that run, or leave same_output out"
+            )
+        subject = self._pool.get(variants[SUBJECT])
+        conditions = self._conditions(variants[SUBJECT], subject, spec, gates)
+        prompts = _prompts(subject, spec.load)
+        self._pool.stop_all()
+        servers = RestartedServers(self._starter.start, variants, prompts, _check_concurrency)
+        [result] = self._loop.run(run_blocks([spec], servers, conditions, conditions.thermometer))
+        return result
 
     def _drive(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -21,9 +21,12 @@ from pytest_sparkperf.core.design import claims_of, main_metric, plan_of
 from pytest_sparkperf.core.errors import MeasurementError
 from pytest_sparkperf.core.gate import GateSpec
 from pytest_sparkperf.core.judge import without_figures
+from pytest_sparkperf.core.load import Load
 from pytest_sparkperf.core.order import SUBJECT, Arm
+from pytest_sparkperf.core.prompts import Prompt
 from pytest_sparkperf.core.result import Result, TpotRule, Verdict
 from pytest_sparkperf.core.sampling import Plan, Sampler
+from pytest_sparkperf.core.variant import Variant
 from pytest_sparkperf.experiment.measure import REFERENCE, Conditions
 from pytest_sparkperf.experiment.passes import PassRunner, Thermometer, sample
 from pytest_sparkperf.experiment.results import Part, arm_result, counted_verdicts, unmeasured
@@ -41,6 +44,29 @@ class BlockServers(Protocol):
 
     def side(self, arm: Arm, server: Server, client: httpx.AsyncClient, spec: GateSpec) -> Side:
         """Return what sends the load of a gate to a started server."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestartedServers:
+    """Starts the variants of a comparison anew for each block; ``check`` refuses a load that does not fit."""
+
+    launch: Callable[[Variant], Server]
+    variants: Mapping[Arm, Variant]
+    prompts: Sequence[Prompt]
+    check: Callable[[Server, Load], None]
+
+    def start(self, arm: Arm) -> Server:
+        """Start the server of an arm anew; raises ServerError."""
+        return self.launch(self.variants[arm])
+
+    def stop(self, server: Server) -> None:
+        """Stop it; the next start waits for its memory."""
+        server.stop()
+
+    def side(self, arm: Arm, server: Server, client: httpx.AsyncClient, spec: GateSpec) -> Side:
+        """Return what sends the load of a gate to a started server; raises ConfigError where it cannot."""
+        self.check(server, spec.load)
+        return Side(self.variants[arm], server, client, spec.load, self.prompts)
 
 
 @dataclass(slots=True)
@@ -92,7 +118,8 @@ class _Gate:
 
     @property
     def _plan(self) -> Plan:
-        return plan_of(self.spec, gates=self.conditions.gates, thermal=self.conditions.thermal)
+        one = self.conditions
+        return plan_of(self.spec, gates=one.gates, thermal=one.thermal, constants=one.constants)
 
 
 async def run_blocks(
