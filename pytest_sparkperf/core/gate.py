@@ -9,7 +9,14 @@ from typing import Any
 from pytest_sparkperf.core.errors import ConfigError
 from pytest_sparkperf.core.expect import expectation_form_faults
 from pytest_sparkperf.core.frozen import EMPTY, FrozenMap
-from pytest_sparkperf.core.keywords import COMPARABLE, COMPARISONS, KEYWORDS, Keyword, valid_keywords
+from pytest_sparkperf.core.keywords import (
+    COMPARABLE,
+    COMPARISONS,
+    ITL_PERCENTILES,
+    KEYWORDS,
+    Keyword,
+    valid_keywords,
+)
 from pytest_sparkperf.core.kinds import did_you_mean, environment_text, shortened
 from pytest_sparkperf.core.load import Load
 from pytest_sparkperf.core.vllm_options import named_options, option_faults
@@ -227,7 +234,13 @@ def _environment(env: Mapping[str, Any]) -> dict[str, str | None]:
 
 
 def _faults(given: Mapping[str, Any]) -> Iterator[str]:
-    unknown = [name for name in given if name not in KEYWORDS]
+    for name in ITL_PERCENTILES:
+        if name in given:
+            yield (
+                f"{name}: gaps within one stream are not independent, so no interval holds for them; limit "
+                f"{name.replace('itl', 'tpot')} or max_itl_ms"
+            )
+    unknown = [name for name in given if name not in KEYWORDS and name not in ITL_PERCENTILES]
     for name in unknown:
         yield f"{name} is not a keyword of the sparkperf mark{did_you_mean(name, KEYWORDS)}"
     for name, value in given.items():

@@ -133,7 +133,12 @@ _LIMITS = (
     ),
     Keyword("min_goodput", "limits", POSITIVE, "requests per second", "2.5", "goodput_rps", WORKLOADS),
     *(_latency(name, example) for name, example in _LATENCIES),
-    *(_latency(name, example, percentile) for name, example in _LATENCIES for percentile in PERCENTILES),
+    *(
+        _latency(name, example, percentile)
+        for name, example in _LATENCIES
+        for percentile in PERCENTILES
+        if name != "itl"
+    ),
     Keyword(
         "min_acceptance_rate", "limits", SHARE, "accepted per drafted token", "0.6", "acceptance_rate", MTP
     ),
@@ -163,6 +168,9 @@ KEYWORDS: Mapping[str, Keyword] = MappingProxyType(
     {word.name: word for word in (*_VARIANT, *_LOAD, *_LIMITS, *_COMPARISON, *_REST)}
 )
 
+
+# What one would look for beside the percentiles of the other latencies, and cannot be judged.
+ITL_PERCENTILES = tuple(f"max_itl_{percentile}_ms" for percentile in PERCENTILES)
 
 # Comparisons of speed, and the metrics they may name.
 COMPARISONS = ("max_slowdown", "min_speedup")

@@ -197,7 +197,8 @@ class _Transcript:
             prompt_tokens=usage.prompt_tokens if usage else None,
             cached_tokens=usage.cached_tokens if usage else None,
             output_tokens=usage.output_tokens if usage else None,
-            itl_ms=tuple((late - early) * 1000 for early, late in pairwise(times_s)),
+            # Events of one read came at one instant: between them there is no gap.
+            itl_ms=tuple((late - early) * 1000 for early, late in pairwise(dict.fromkeys(times_s))),
             token_ids=tuple(self._token_ids) if self._token_ids else None,
             text="".join(self._content),
             reasoning="".join(self._reasoning),

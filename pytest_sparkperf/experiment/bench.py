@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 from pytest_sparkperf.adapters.client import GenerationRequest, stream_request
 from pytest_sparkperf.adapters.http import open_async_client
 from pytest_sparkperf.adapters.server import Server
-from pytest_sparkperf.core.errors import ConfigError, ServerError
+from pytest_sparkperf.core.equivalence_report import EquivalenceReport
+from pytest_sparkperf.core.errors import ConfigError, ServerError, SparkPerfError
 from pytest_sparkperf.core.expect import expectation_faults
 from pytest_sparkperf.core.gate import GateSpec
 from pytest_sparkperf.core.load import Endpoint, Load
@@ -26,7 +27,7 @@ from pytest_sparkperf.experiment.blocks import RestartedServers, run_blocks
 from pytest_sparkperf.experiment.known import Knowledge
 from pytest_sparkperf.experiment.loop import LoopThread
 from pytest_sparkperf.experiment.measure import REFERENCE, Conditions, Measurement
-from pytest_sparkperf.experiment.outputs import OutputPair, compare, with_report
+from pytest_sparkperf.experiment.outputs import BROKEN, ask_again, ask_servers, with_report, without_report
 from pytest_sparkperf.experiment.pool import ServerPool
 from pytest_sparkperf.experiment.side import Side
 from pytest_sparkperf.experiment.starter import Starter
@@ -88,15 +89,22 @@ class Bench:
 
     def _with_outputs(self, result: Result, variants: Mapping[Arm, Variant], spec: GateSpec) -> Result:
         """Compare the outputs of B with those of A, whatever their speeds were."""
-        servers = self._pool.get_all(variants)
-        reference = variants[REFERENCE]
-        pair = OutputPair(
-            servers[REFERENCE],
-            servers[SUBJECT],
-            (reference.describe(), variants[SUBJECT].describe()),
-            None if reference.launch == "attach" else lambda: self._start(reference),
-        )
-        return with_report(result, self._loop.run(compare(pair, spec)))
+        if any(verdict.outcome == "ERROR" for verdict in result.verdicts):
+            return without_report(result, BROKEN)
+        try:
+            return with_report(result, self._compare_outputs(variants, spec))
+        except SparkPerfError as error:
+            return without_report(result, str(error))
+
+    def _compare_outputs(self, variants: Mapping[Arm, Variant], spec: GateSpec) -> EquivalenceReport:
+        servers, reference = self._pool.get_all(variants), variants[REFERENCE]
+        asked = self._loop.run(ask_servers(servers[REFERENCE], servers[SUBJECT], spec))
+        if asked.in_doubt and reference.launch != "attach":
+            # The pool starts it, in this thread and beside no other server: an interrupt leaves none behind,
+            # and there is memory for it. What was stopped starts again when a later gate needs it.
+            self._pool.stop_all()
+            self._loop.run(ask_again(asked, self._pool.get(reference)))
+        return asked.report((reference.describe(), variants[SUBJECT].describe()))
 
     def _conditions(self, variant: Variant, server: Server, spec: GateSpec, gates: int) -> Conditions:
         workload = workload_digest(spec.load, shipped_prompts(spec.load.concurrency))
@@ -108,13 +116,13 @@ class Bench:
         if spec.same_output:
             raise ConfigError(
                 "same_output needs both servers at once, and they do not fit beside each other here: pin "
-                "their KV memory (resident: in the target) or attach to two that run, or leave same_output out"
+                "their KV memory (resident: in the target), attach to two that run, or drop same_output"
             )
         subject = self._pool.get(variants[SUBJECT])
         conditions = self._conditions(variants[SUBJECT], subject, spec, gates)
         prompts = _prompts(subject, spec.load)
         self._pool.stop_all()
-        servers = RestartedServers(self._starter.start, variants, prompts, _check_concurrency)
+        servers = RestartedServers(self._starter.start, variants, prompts, _check_queue)
         [result] = self._loop.run(run_blocks([spec], servers, conditions, conditions.thermometer))
         return result
 
@@ -126,8 +134,8 @@ class Bench:
         what: Callable[[Measurement], Coroutine[Any, Any, T]],
     ) -> T:
         servers = self._pool.get_all(variants)
-        for server in servers.values():
-            _check_concurrency(server, spec.load)
+        for arm, server in servers.items():
+            _check_concurrency(variants[arm], server, spec.load)
         _check_expectations(servers[SUBJECT], spec)
         # Both sides send the same texts: they are fitted with the tokenizer of the server under test.
         prompts = _prompts(servers[SUBJECT], spec.load)
@@ -188,7 +196,17 @@ def _check_expectations(server: Server, spec: GateSpec) -> None:
         raise ServerError(f"{server.url} is not the server that expect= describes: {'; '.join(faults)}")
 
 
-def _check_concurrency(server: Server, load: Load) -> None:
+def _check_concurrency(variant: Variant, server: Server, load: Load) -> None:
+    if variant.traffic == "shared" and load.concurrency > 1:
+        raise ConfigError(
+            f"concurrency={load.concurrency} cannot be measured on target {variant.target!r}, which says "
+            f"traffic: shared: requests of others would fill the batch too, and nothing would tell; measure "
+            f"concurrency=1 there, or keep others off it and say traffic: exclusive"
+        )
+    _check_queue(server, load)
+
+
+def _check_queue(server: Server, load: Load) -> None:
     most = server.facts.get("max_num_seqs")
     if isinstance(most, int) and load.concurrency > most and not load.queueing:
         raise ConfigError(

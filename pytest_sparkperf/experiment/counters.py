@@ -7,7 +7,8 @@ import asyncio
 from pytest_sparkperf.adapters.http import httpx
 from pytest_sparkperf.core.exposition import Scrape, parse_exposition
 
-_WATCHED = ("vllm:generation_tokens_total", "vllm:num_requests_running")
+_TOKENS = "vllm:generation_tokens_total"
+_RUNNING = "vllm:num_requests_running"
 _POLL_S = 0.05
 _POLLS = 40
 
@@ -22,9 +23,9 @@ async def scrape(client: httpx.AsyncClient) -> Scrape | None:
 
 
 async def settled_scrape(client: httpx.AsyncClient) -> Scrape | None:
-    """Read ``/metrics`` until two readings agree, since a server counts the last tokens of a stream late.
+    """Read ``/metrics`` until nothing runs and two readings agree: the last tokens are counted late.
 
-    Gives up after two seconds and returns the last reading: on a server with other traffic they never agree.
+    Gives up after two seconds and returns the last reading: a server with other traffic never comes to rest.
     """
     last = await scrape(client)
     for _ in range(_POLLS):
@@ -32,7 +33,7 @@ async def settled_scrape(client: httpx.AsyncClient) -> Scrape | None:
             return None
         await asyncio.sleep(_POLL_S)
         now = await scrape(client)
-        if now is not None and all(now.total(name) == last.total(name) for name in _WATCHED):
+        if now is not None and not now.total(_RUNNING) and now.total(_TOKENS) == last.total(_TOKENS):
             return now
         last = now
     return last

@@ -116,6 +116,42 @@ class _Subject:
     death: str | None = None
 
 
+@dataclass(slots=True)
+class Asked:
+    """What both servers answered, and a second start of off to the lines that were in doubt."""
+
+    _plan: Plan
+    _reference: _Reference
+    _subject: _Subject
+    _launched: dict[str, Answers] | None = None
+
+    @property
+    def in_doubt(self) -> list[str]:
+        """The lines that would fail, unless a second start of off differs from the first as well."""
+        return [line.name for line in self._lines if needs_second_start(line)]
+
+    async def ask_launch(self, server: OpenServer) -> None:
+        """Ask a second start of off what is in doubt."""
+        self._launched = await _ask_launch(self._plan, server, self._reference, self.in_doubt)
+
+    def report(self, names: tuple[str, str]) -> EquivalenceReport:
+        """Judge what was answered; ``names`` are those of off and on."""
+        reference, subject = self._reference, self._subject
+        arms = zip(names, (reference.first, subject.first), strict=True)
+        return EquivalenceReport(
+            lines=self._lines,
+            names=names,
+            acceptance=subject.acceptance,
+            flags={arm: flag_words(count_flags(_results(rows))) for arm, rows in arms},
+            deaths=tuple(death for death in (reference.death, subject.death) if death),
+            second_start=self._launched is not None,
+        )
+
+    @property
+    def _lines(self) -> tuple[Line, ...]:
+        return _judge(self._plan, self._reference, self._subject, self._launched or {})
+
+
 async def compare_outputs(
     plan: Plan,
     off: Opener,
@@ -125,26 +161,20 @@ async def compare_outputs(
     names: tuple[str, str] = ("off", "on"),
 ) -> EquivalenceReport:
     """Run a plan and judge it; each opener is entered once, one after the other, the third only if needed."""
+    asked = await ask_both(plan, off, on)
+    if second_off is not None and asked.in_doubt:
+        async with second_off() as server:
+            await asked.ask_launch(server)
+    return asked.report(names)
+
+
+async def ask_both(plan: Plan, off: Opener, on: Opener) -> Asked:
+    """Run a plan up to where a second start of off may be needed; each opener is entered once."""
     async with off() as server:
         reference = await _ask_reference(plan, server)
     async with on() as server:
         subject = await _ask_subject(plan, server, reference)
-    lines = _judge(plan, reference, subject, {})
-    again = [line.name for line in lines if needs_second_start(line)]
-    started = second_off is not None and bool(again)
-    if second_off is not None and again:
-        async with second_off() as server:
-            launched = await _ask_launch(plan, server, reference, again)
-        lines = _judge(plan, reference, subject, launched)
-    arms = zip(names, (reference.first, subject.first), strict=True)
-    return EquivalenceReport(
-        lines=lines,
-        names=names,
-        acceptance=subject.acceptance,
-        flags={arm: flag_words(count_flags(_results(rows))) for arm, rows in arms},
-        deaths=tuple(death for death in (reference.death, subject.death) if death),
-        second_start=started,
-    )
+    return Asked(plan, reference, subject)
 
 
 async def _ask_reference(plan: Plan, server: OpenServer) -> _Reference:

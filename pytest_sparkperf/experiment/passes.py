@@ -46,12 +46,10 @@ class PassRunner:
         """Return the figures of every request of the last pass on the server under test, for percentiles."""
         bursts = self._sides[SUBJECT].records[-1].bursts.values()
         requests = [request for burst in bursts for request in burst.requests]
-        gaps: list[float | None] = [gap for request in requests for gap in request.itl_ms]
         return {
             "ttft_ms": [request.ttft_ms for request in requests],
             "tpot_ms": [request.tpot_ms_by(self.rule or request.tpot_rule) for request in requests],
             "e2el_ms": [request.e2el_ms for request in requests],
-            "itl_ms": gaps,
         }
 
     @property

@@ -44,6 +44,17 @@ class PassRecord:
             return None
         return sum(request.output_tokens or 0 for burst in bursts for request in burst.requests)
 
+    @property
+    def cached_tokens(self) -> int:
+        """Prompt tokens that came from the prefix cache, as far as the answers say so."""
+        bursts = self.bursts.values()
+        return sum(request.cached_tokens or 0 for burst in bursts for request in burst.requests)
+
+    @property
+    def counted(self) -> bool:
+        """Did the server show its counters at all?"""
+        return self.before is not None or self.after is not None
+
 
 class Side:
     """Sends the passes of one measurement to one server."""
@@ -88,10 +99,16 @@ class Side:
         record.compiling = bool(jit_kernels(self._new_log_text()))
 
     def fault(self) -> str | None:
-        """Say what the server's counters hold against the last pass; None where they agree or are absent."""
+        """Say what answers and counters of the server hold against the last pass; None where they agree.
+
+        A server that never showed counters is judged by its answers alone; counters that were there and are
+        gone are a fault.
+        """
         record = self.records[-1]
+        if self._load.prefix_cache == "cold" and record.cached_tokens:
+            return _warm_cache(record.cached_tokens)
         if record.before is None or record.after is None:
-            return None
+            return _gone(self.server.url) if self._counted else None
         delta = difference(record.before, record.after)
         if delta.restarted:
             return f"the server restarted during the measurement ({delta.reset})"
@@ -102,10 +119,7 @@ class Side:
             return _miscount(own, int(counted))
         hits = delta.total(CACHE_HITS)
         if self._load.prefix_cache == "cold" and hits:
-            return (
-                f"{hits:.0f} prompt tokens came from the prefix cache, which was to be cold: "
-                f"start the server with --no-enable-prefix-caching, or use a vLLM that knows cache_salt"
-            )
+            return _warm_cache(hits)
         return None
 
     def kept(self, indexes: Sequence[int]) -> list[PassRecord]:
@@ -129,18 +143,27 @@ class Side:
 
     def notes(self) -> tuple[str, ...]:
         """Say what could not be checked of the server."""
-        if self._wanted_k is None or self.server.k is not None:
-            return ()
-        unchecked = (
-            f"k={self._wanted_k} was asked for and could not be checked: {self.server.url} shows it neither "
-            f"at /metrics nor at /server_info"
-        )
-        return (unchecked,)
+        unchecked: list[str] = []
+        if self._wanted_k is not None and self.server.k is None:
+            unchecked.append(
+                f"k={self._wanted_k} was asked for and could not be checked: {self.server.url} shows it "
+                f"neither at /metrics nor at /server_info"
+            )
+        if self.records and self._exclusive and not self._counted:
+            unchecked.append(
+                f"tokens and prefix cache could not be checked against the server's counters: "
+                f"{self.server.url} shows no /metrics"
+            )
+        return tuple(unchecked)
 
     def log_tail(self) -> str:
         """Return the last lines of the log of a started server, set off from our own words."""
         path = self.server.log_path
         return "" if path is None else fence(read_tail(path, _TAIL_LINES))
+
+    @property
+    def _counted(self) -> bool:
+        return any(record.counted for record in (*self.superseded, *self.records))
 
     def _new_log_text(self) -> str:
         path = self.server.log_path
@@ -164,6 +187,20 @@ class Side:
             expected_tokens=self._load.output_tokens if body.get("ignore_eos") else None,
             k=self.server.k,
         )
+
+
+def _warm_cache(hits: float) -> str:
+    return (
+        f"{hits:.0f} prompt tokens came from the prefix cache, which was to be cold: "
+        f"start the server with --no-enable-prefix-caching, or use a vLLM that knows cache_salt"
+    )
+
+
+def _gone(url: str) -> str:
+    return (
+        f"{url}/metrics was there before and did not answer around this pass, so its tokens could not be "
+        f"checked: see whether the server still runs, and what stands between it and this client"
+    )
 
 
 def _miscount(own: int, counted: int) -> str:

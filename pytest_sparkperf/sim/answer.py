@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from array import array
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from hashlib import blake2b
 from typing import Literal
 
 from pytest_sparkperf.sim.tokenizer import (
@@ -18,101 +15,64 @@ from pytest_sparkperf.sim.tokenizer import (
     split_pieces,
     token_id,
 )
+from pytest_sparkperf.sim.twist import STRAIGHT, Twist
+from pytest_sparkperf.sim.words import WORDS, draw, forked, word
 
 Channel = Literal["reasoning", "content", "tool_name", "tool_arguments", "silent"]
-
-# At most six letters each, so that a word and the space before it are one piece of the tokenizer.
-_WORDS = """
-about above across after again agent along always among answer arrive array batch before begin below
-block branch bridge buffer build bytes cache carry chain change check class clear clock close cloud code
-column common core corner count cover cross cycle data decode deep depth design detail digit direct draft
-drive early edge engine enough entry equal error even event every exact expert fact fair fast field
-figure first fixed flow focus form frame free fresh from full gate given global grain graph great group
-half handle hash head heat held high hold idea image index inner input item join just keep kernel large
-later layer lead learn least length level light limit line link list local long loop lower main many map
-mark mask match matter memory merge method middle mind mode model more most move much name narrow near
-need next node noise note number offset often once open order other outer output over page pair parse
-part pass past path phase place plain plan point pool port power prefix prompt proof queue quick quiet
-quote range rate read ready real record reduce region report rest result right ring round route rule
-sample scale scan search second seed sense set shape share short show side signal simple single slice
-small solid sort source space speed split stable stack stage start state step store stream string strong
-table take target task tensor term test text thread time token tool total trace train tree true tuple
-turn type under union unit until update upper usage value vector verify view wait walk wave weight well
-when where while whole wide within word work write yield zero zone
-""".split()  # noqa: SIM905 - quoted one by one the list would fill a page
+# A text that repeats itself says so many words over and over.
+_LOOP_WORDS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One token of an answer and where its text goes; ``silent`` tokens (control tokens) show no text."""
+    """One token of an answer and where its text goes; ``call`` is the index of the tool call it belongs to.
+
+    ``silent`` tokens (control tokens) show no text; ``token`` is how the token itself is spelled.
+    """
 
     token_id: int
     channel: Channel
     text: str
+    token: str
+    call: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """The call a request forces, with the arguments the model gives as JSON text."""
+    """A call the answer makes, with the arguments the model gives as JSON text."""
 
     name: str
     arguments: str
 
 
-def prompt_digest(prompt_ids: Sequence[int], nonce: str = "") -> bytes:
-    """Return what the answer hangs on: the prompt, and for sampled text the draw's own ``nonce``."""
-    return blake2b(array("I", prompt_ids).tobytes(), digest_size=16, key=nonce.encode()[:64]).digest()
-
-
-def draw(digest: bytes, label: str, position: int = 0) -> int:
-    """Return a 64-bit number that is fixed by the digest, a label and a position."""
-    text = f"{label}:{position}".encode()
-    return int.from_bytes(blake2b(digest + text, digest_size=8).digest(), "big")
-
-
-def uniform(digest: bytes, label: str, position: int) -> float:
-    """Return a number in [0, 1) that is fixed by the digest, a label and a position."""
-    return draw(digest, label, position) / 2.0**64
-
-
-def invent_arguments(digest: bytes, schema: Mapping[str, object]) -> str:
-    """Return arguments as JSON text for a function whose parameters have this JSON schema."""
-    properties = schema.get("properties")
-    if not isinstance(properties, Mapping):
-        return "{}"
-    arguments = {}
-    for position, (name, described) in enumerate(properties.items()):
-        kind = described.get("type") if isinstance(described, Mapping) else None
-        arguments[name] = _invent_value(draw(digest, "argument", position), kind)
-    return json.dumps(arguments)
-
-
-def _invent_value(number: int, kind: object) -> object:
-    if kind in ("integer", "number"):
-        return number % 100
-    if kind == "boolean":
-        return number % 2 == 0
-    if kind == "array":
-        return []
-    if kind == "object":
-        return {}
-    return _WORDS[number % len(_WORDS)].capitalize()
-
-
 class Answer:
     """What follows one prompt, token by token, without an end: where it stops is the request's affair.
 
+    It thinks if told to, then makes its ``calls``, or says its ``document``, or else talks.
     ``natural_tokens`` counts up to and with the end-of-turn token, which the text reaches by itself; tokens
     behind it are what a request with ``ignore_eos`` gets to see.
     """
 
     def __init__(
-        self, digest: bytes, *, thinking: bool, tool: ToolCall | None = None, min_tokens: int = 0
+        self,
+        digest: bytes,
+        *,
+        thinking: bool,
+        calls: Sequence[ToolCall] = (),
+        document: str | None = None,
+        min_tokens: int = 0,
+        twist: Twist = STRAIGHT,
     ) -> None:
-        self._digest = digest
+        self.digest = digest
+        self._fork_digest = forked(digest, twist.fork_label)
+        self._twist = twist
+        self._head: tuple[Piece, ...] = ()  # while the reasoning is being made there is no content yet
         self.reasoning_tokens = 40 + draw(digest, "reasoning length") % 80 if thinking else 0
-        self._head = self._make_head(tool)
-        content = 0 if tool else 60 + draw(digest, "content length") % 400
+        self._head = self._make_head(calls, document)
+        talks = not calls and document is None
+        content = 60 + draw(digest, "content length") % 400 if talks else 0
+        if talks and twist.end_at is not None:
+            content = max(0, twist.end_at - len(self._head))
         self.natural_tokens = max(len(self._head) + content + 1, min_tokens)
 
     def piece(self, position: int) -> Piece:
@@ -120,44 +80,115 @@ class Answer:
         if position < len(self._head):
             return self._head[position]
         if position == self.natural_tokens - 1:
-            return Piece(token_id(END_OF_TURN), "silent", "")
-        return _piece("content", self._word(position, start=len(self._head)))
+            return _silent(END_OF_TURN)
+        return _piece("content", self._word(position))
 
-    def _make_head(self, tool: ToolCall | None) -> tuple[Piece, ...]:
-        """Return the part with a structure of its own: the reasoning, then a tool call if one is forced."""
-        head = []
+    def rivals(self, position: int) -> Iterator[str]:
+        """Yield the tokens that come next in the model's opinion at a position, best first, without end."""
+        chosen, number = self.piece(position).token, 0
+        seen = {chosen}
+        if position == self._twist.fork_at and self._is_talk(position):
+            seen.add(straight := self._straight_word(position))
+            if straight != chosen:
+                yield straight
+        while True:
+            rival = self._rival(position, number)
+            if rival not in seen:
+                seen.add(rival)
+                yield rival
+            number += 1
+
+    def is_tie(self, position: int) -> bool:
+        """Tell whether the model all but takes another token at a position of its running text."""
+        return self._ties(position) and self._is_talk(position)
+
+    def _make_head(self, calls: Sequence[ToolCall], document: str | None) -> tuple[Piece, ...]:
+        """Return the part with a structure of its own: the reasoning, then calls or a document."""
+        head: list[Piece] = []
         if self.reasoning_tokens:
-            words = (self._word(position, start=0) for position in range(self.reasoning_tokens - 1))
-            head += [_piece("reasoning", word) for word in words]
-            head += [_piece("reasoning", "\n"), Piece(token_id(END_OF_THINKING), "silent", "")]
-            if tool is None:
+            words = (self._word(position) for position in range(self.reasoning_tokens - 1))
+            head += [_piece("reasoning", text) for text in words]
+            head += [_piece("reasoning", "\n"), _silent(END_OF_THINKING)]
+            if not calls and document is None:
                 head.append(_piece("content", "\n\n"))
-        if tool is not None:
-            head.append(Piece(token_id(TOOL_CALL), "silent", ""))
-            head.append(Piece(token_id(tool.name), "tool_name", tool.name))
-            head += [_piece("tool_arguments", text) for text in split_pieces(tool.arguments)]
-            head.append(Piece(token_id(END_OF_TOOL_CALL), "silent", ""))
+        for index, call in enumerate(calls):
+            head += _call_pieces(call, index, leak=self._twist.leak)
+        if document is not None:
+            head += [_piece("content", text) for text in split_pieces(document)]
         return tuple(head)
 
-    def _word(self, position: int, *, start: int) -> str:
-        """Return the piece of running text at a position; ``start`` is where this text begins."""
-        if position > start and self._ends_phrase(position, start):
-            return "." if draw(self._digest, "stop", position) % 2 else ","
-        word = _WORDS[draw(self._digest, "word", position) % len(_WORDS)]
-        if position == start:
-            return word.capitalize()
-        if self._ends_phrase(position - 1, start) and draw(self._digest, "stop", position - 1) % 2:
-            word = word.capitalize()
-        return f" {word}"
+    def _is_talk(self, position: int) -> bool:
+        """Tell whether running text stands at a position, rather than structure or the end."""
+        if position < self.reasoning_tokens - 1:
+            return True
+        return position >= len(self._head) and position != self.natural_tokens - 1
 
-    def _ends_phrase(self, position: int, start: int) -> bool:
+    def _word(self, position: int) -> str:
+        """Return the piece of running text at a position, with the twist that is on."""
+        twist = self._twist
+        if twist.repeat_at is not None and position >= twist.repeat_at:
+            text = word(self.digest, "loop", (position - twist.repeat_at) % _LOOP_WORDS)
+            return text if self._starts_text(position) else f" {text}"
+        if position == twist.fork_at:
+            straight = self._straight_word(position)
+            # At a tie it is the very token that the model all but took.
+            first = 0 if self._ties(position) else draw(self._fork_digest, "fork") % len(WORDS)
+            rivals = (self._rival(position, first + number) for number in range(len(WORDS)))
+            return next(rival for rival in rivals if rival != straight)
+        behind = twist.fork_at is not None and position > twist.fork_at
+        return self._draw_word(position, self._fork_digest if behind else self.digest)
+
+    def _ties(self, position: int) -> bool:
+        return position == self._twist.tie_at
+
+    def _straight_word(self, position: int) -> str:
+        return self._draw_word(position, self.digest)
+
+    def _rival(self, position: int, number: int) -> str:
+        text = word(self.digest, f"rival {number}", position)
+        return text.capitalize() if self._starts_text(position) else f" {text}"
+
+    def _draw_word(self, position: int, digest: bytes) -> str:
+        if self._ends_phrase(position, digest):
+            return "." if draw(digest, "stop", position) % 2 else ","
+        text = word(digest, "word", position)
+        if self._starts_text(position):
+            return text.capitalize()
+        if self._ends_phrase(position - 1, digest) and draw(digest, "stop", position - 1) % 2:
+            text = text.capitalize()
+        return f" {text}"
+
+    def _starts_text(self, position: int) -> bool:
+        return position in (0, len(self._head))
+
+    def _ends_phrase(self, position: int, digest: bytes) -> bool:
         """Return whether punctuation stands here: about every tenth piece, never twice in a row."""
-        return position > start and self._wants_stop(position) and not self._wants_stop(position - 1)
+        return (
+            not self._starts_text(position)
+            and _wants_stop(position, digest)
+            and not _wants_stop(position - 1, digest)
+        )
 
-    def _wants_stop(self, position: int) -> bool:
-        return draw(self._digest, "phrase", position) % 9 == 0
+
+def _wants_stop(position: int, digest: bytes) -> bool:
+    return draw(digest, "phrase", position) % 9 == 0
+
+
+def _call_pieces(call: ToolCall, index: int, *, leak: bool) -> list[Piece]:
+    """Return the tokens of a call; as a leak the same ones, but sent as content."""
+    pieces = [_silent(TOOL_CALL), _piece("tool_name", call.name)]
+    pieces += [_piece("tool_arguments", text) for text in split_pieces(call.arguments)]
+    pieces.append(_silent(END_OF_TOOL_CALL))
+    if leak:
+        return [replace(piece, channel="content", text=piece.token) for piece in pieces]
+    return [replace(piece, call=index) for piece in pieces]
 
 
 @lru_cache(maxsize=4096)
 def _piece(channel: Channel, text: str) -> Piece:
-    return Piece(token_id(text), channel, text)
+    return Piece(token_id(text), channel, text, text)
+
+
+@lru_cache(maxsize=16)
+def _silent(control: str) -> Piece:
+    return Piece(token_id(control), "silent", "", control)

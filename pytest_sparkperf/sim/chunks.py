@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pytest_sparkperf.sim.answer import Piece
+from pytest_sparkperf.sim.logprobs import chat_logprobs, completion_logprobs
 from pytest_sparkperf.sim.requests import Generation
 
 DONE = b"data: [DONE]\n\n"
@@ -20,6 +21,7 @@ class Identity:
     request_id: str  # hexadecimal, without its prefix
     created: int
     fingerprint: str
+    model: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +51,6 @@ class ChunkWriter:
         self._identity = identity
         self._usage = usage
         self._chat = generation.endpoint == "chat"
-        # vLLM gives a streamed call its id with the function's name, once.
-        self._tool_id = f"chatcmpl-tool-{identity.request_id}"
 
     def opening(self) -> list[bytes]:
         """Return what precedes the first token of a stream: the role chunk of a chat."""
@@ -65,22 +65,31 @@ class ChunkWriter:
         chunk = self._envelope([choice]) | self._continuous_usage(0)
         return [sse(chunk | {"prompt_token_ids": self._prompt_ids(), "prompt_text": None})]
 
-    def tokens(self, first: int, count: int, *, done: bool) -> bytes | None:
-        """Return the chunk of ``count`` tokens from ``first`` on; None where the client would see nothing."""
-        pieces = [self._generation.answer.piece(first + offset) for offset in range(count)]
+    def tokens(
+        self, first: int, count: int, *, done: bool, text: bool = True, ids: bool = True
+    ) -> bytes | None:
+        """Return the chunk of ``count`` tokens from ``first`` on; None where the client would see nothing.
+
+        Without ``text`` it says nothing, without ``ids`` it has no token ids even where they were asked for.
+        """
+        positions = range(first, first + count)
+        pieces = [self._generation.answer.piece(position) for position in positions]
         finish = self._generation.finish_reason if done else None
-        ids = [piece.token_id for piece in pieces] if self._generation.options.token_ids else None
+        options = self._generation.options
+        told = [piece.token_id for piece in pieces] if options.token_ids and ids else None
+        logprobs = self._logprobs(positions)
+        shown = pieces if text else []
         if self._chat:
-            delta = self._delta(pieces)
-            if not delta and not done and ids is None:
+            delta = self._delta(shown)
+            if not delta and not done and told is None:
                 return None
-            choice: _Json = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+            choice: _Json = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
             choice |= {"stop_reason": None} if done else {}
-            choice["token_ids"] = ids
+            choice["token_ids"] = told
         else:
-            choice = {"index": 0, "text": _join(pieces), "logprobs": None, "finish_reason": finish}
+            choice = {"index": 0, "text": _join(shown), "logprobs": logprobs, "finish_reason": finish}
             prompt_ids = self._prompt_ids() if first == 0 else None
-            choice |= {"stop_reason": None, "prompt_token_ids": prompt_ids, "token_ids": ids}
+            choice |= {"stop_reason": None, "prompt_token_ids": prompt_ids, "token_ids": told}
         return sse(self._envelope([choice]) | self._continuous_usage(first + count))
 
     def closing(self, cached_tokens: int) -> list[bytes]:
@@ -94,14 +103,21 @@ class ChunkWriter:
     def whole(self, cached_tokens: int) -> bytes:
         """Return the body of an answer that is not streamed."""
         generation = self._generation
-        pieces = [generation.answer.piece(position) for position in range(generation.output_tokens)]
+        positions = range(generation.output_tokens)
+        pieces = [generation.answer.piece(position) for position in positions]
+        logprobs = self._logprobs(positions)
         ids = [piece.token_id for piece in pieces] if generation.options.token_ids else None
         ending = {"finish_reason": generation.finish_reason, "stop_reason": None, "token_ids": ids}
         choice: _Json = {"index": 0}
         if self._chat:
-            choice |= {"message": self._message(pieces), "logprobs": None, **ending, "routed_experts": None}
+            choice |= {
+                "message": self._message(pieces),
+                "logprobs": logprobs,
+                **ending,
+                "routed_experts": None,
+            }
         else:
-            choice |= {"text": _join(pieces), "logprobs": None, **ending, "prompt_logprobs": None}
+            choice |= {"text": _join(pieces), "logprobs": logprobs, **ending, "prompt_logprobs": None}
             choice |= {"prompt_token_ids": self._prompt_ids(), "routed_experts": None}
         usage = None if self._usage.hidden else self._count(generation.output_tokens, cached_tokens)
         body = self._envelope([choice], streamed=False)
@@ -117,7 +133,7 @@ class ChunkWriter:
             "id": f"{prefix}-{self._identity.request_id}",
             "object": chat_kind if self._chat else "text_completion",
             "created": self._identity.created,
-            "model": self._generation.model,
+            "model": self._identity.model,
             "choices": choices,
         }
 
@@ -127,17 +143,14 @@ class ChunkWriter:
             text = _join(piece for piece in pieces if piece.channel == key)
             if text:
                 delta[key] = text
-        call = self._tool_delta(pieces)
-        return delta | ({"tool_calls": [call]} if call else {})
+        calls = [self._tool_delta(pieces, call) for call in _calls(pieces)]
+        return delta | ({"tool_calls": calls} if calls else {})
 
-    def _tool_delta(self, pieces: Sequence[Piece]) -> _Json:
-        name = _join(piece for piece in pieces if piece.channel == "tool_name")
-        arguments = _join(piece for piece in pieces if piece.channel == "tool_arguments")
-        if not name and not arguments:
-            return {}
-        head = {"id": self._tool_id, "type": "function"} if name else {}
+    def _tool_delta(self, pieces: Sequence[Piece], call: int) -> _Json:
+        name, arguments = _call_texts(pieces, call)
+        head = {"id": self._tool_id(call), "type": "function"} if name else {}
         function = ({"name": name} if name else {}) | ({"arguments": arguments} if arguments else {})
-        return {**head, "index": 0, "function": function}
+        return {**head, "index": call, "function": function}
 
     def _message(self, pieces: Sequence[Piece]) -> _Json:
         message: _Json = {
@@ -148,13 +161,29 @@ class ChunkWriter:
             "audio": None,
             "function_call": None,
         }
-        name = _join(piece for piece in pieces if piece.channel == "tool_name")
-        if name:
-            arguments = _join(piece for piece in pieces if piece.channel == "tool_arguments")
-            function = {"name": name, "arguments": arguments}
-            message["tool_calls"] = [{"id": self._tool_id, "type": "function", "function": function}]
+        calls = [self._whole_call(pieces, call) for call in _calls(pieces)]
+        if calls:
+            message["tool_calls"] = calls
         message["reasoning"] = _join(piece for piece in pieces if piece.channel == "reasoning") or None
         return message
+
+    def _whole_call(self, pieces: Sequence[Piece], call: int) -> _Json:
+        name, arguments = _call_texts(pieces, call)
+        function = {"name": name, "arguments": arguments}
+        return {"id": self._tool_id(call), "type": "function", "function": function}
+
+    def _tool_id(self, call: int) -> str:
+        # vLLM gives a streamed call its id with the function's name, once.
+        return f"chatcmpl-tool-{self._identity.request_id}" + (f"{call:x}" if call else "")
+
+    def _logprobs(self, positions: range) -> _Json | None:
+        answer, count = self._generation.answer, self._generation.options.logprobs
+        if count is None:
+            return None
+        if self._chat:
+            return chat_logprobs(answer, positions, count)
+        offset = sum(len(answer.piece(before).text) for before in range(positions.start))
+        return completion_logprobs(answer, positions, count, offset)
 
     def _continuous_usage(self, output_tokens: int) -> _Json:
         if not self._generation.options.continuous_usage or self._usage.hidden:
@@ -179,3 +208,15 @@ class ChunkWriter:
 
 def _join(pieces: Iterable[Piece]) -> str:
     return "".join(piece.text for piece in pieces)
+
+
+def _calls(pieces: Iterable[Piece]) -> list[int]:
+    """Return which tool calls these tokens say something of."""
+    return sorted({piece.call for piece in pieces if piece.channel in ("tool_name", "tool_arguments")})
+
+
+def _call_texts(pieces: Sequence[Piece], call: int) -> tuple[str, str]:
+    """Return what these tokens say of the name and of the arguments of one tool call."""
+    own = [piece for piece in pieces if piece.call == call]
+    name = _join(piece for piece in own if piece.channel == "tool_name")
+    return name, _join(piece for piece in own if piece.channel == "tool_arguments")

@@ -7,22 +7,29 @@ import errno
 import os
 import signal
 import socket
+import ssl
 import sys
 import time
 from collections.abc import Sequence
 
 from pytest_sparkperf.core.errors import ConfigError, ServerError
 from pytest_sparkperf.sim.engine import Engine
+from pytest_sparkperf.sim.faults import FaultSwitches
+from pytest_sparkperf.sim.generations import Endings
 from pytest_sparkperf.sim.http import Connection
 from pytest_sparkperf.sim.log import ServerLog
-from pytest_sparkperf.sim.pages import FAILED_START, start_lines
+from pytest_sparkperf.sim.memory import MemoryKeeper
+from pytest_sparkperf.sim.pages import DEAD_ENGINE, FAILED_START, start_lines
 from pytest_sparkperf.sim.runner import EngineRunner
 from pytest_sparkperf.sim.server import SimServer
 from pytest_sparkperf.sim.settings import ServerSettings, parse_arguments
 from pytest_sparkperf.sim.statslog import stats_lines, take_snapshot
+from pytest_sparkperf.sim.traffic import ForeignTraffic
 
 # Connections of a burst wait here until the loop comes round to them.
 _BACKLOG = 2048
+# How long a server answers /health with 503 after its engine died.
+_DEATH_S = 1.0
 
 
 def main(argv: Sequence[str]) -> int:
@@ -44,20 +51,27 @@ def main(argv: Sequence[str]) -> int:
 
 
 async def _serve(settings: ServerSettings, log: ServerLog) -> None:
-    stop = _stop_event(settings)
+    switches = FaultSwitches(settings.faults)
+    stop = _stop_event(switches)
     for process, source, text in start_lines(settings):
         log.line(source, text, process=process)
     if await _stopped_within(stop, settings.start_delay_s):
         return
     engine = Engine(settings.profile, settings.engine)
-    runner = EngineRunner(engine, on_compile=lambda name: _log_jit(log, name))
-    app = SimServer(settings, runner, lambda: _die(log))
+    runner = EngineRunner(engine, on_compile=lambda name: _log_jit(log, name), paced=settings.paced)
+    endings = Endings(process=lambda: _die(log), engine=lambda: _engine_died(log))
+    app = SimServer(settings, runner, switches, endings, launch=f"{os.getpid()} {time.time_ns()}")
     listener = _listen(settings)
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Connection(app.handle), sock=listener, backlog=_BACKLOG)
-    url = _url(settings.host, listener.getsockname()[1])
+    tls = _tls(settings)
+    server = await loop.create_server(
+        lambda: Connection(app.handle), sock=listener, backlog=_BACKLOG, ssl=tls
+    )
+    url = _url(settings.host, listener.getsockname()[1], "http" if tls is None else "https")
     log.line("entry.py", f"Starting vLLM server on {url}")
     log.plain("INFO:     Application startup complete.")
+    switches.listen(MemoryKeeper(log).follow)
+    switches.listen(ForeignTraffic(runner, settings.engine.seed).follow)
     logging = asyncio.create_task(_log_stats(log, engine, settings.stats_interval_s))
     await _run_until(stop, runner)
     logging.cancel()
@@ -92,14 +106,16 @@ async def _log_stats(log: ServerLog, engine: Engine, interval_s: float) -> None:
         before = after
 
 
-def _stop_event(settings: ServerSettings) -> asyncio.Event:
+def _stop_event(switches: FaultSwitches) -> asyncio.Event:
     stop = asyncio.Event()
+
+    def terminate() -> None:
+        if not switches.on.ignore_sigterm:
+            stop.set()
+
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, stop.set)
-    if settings.faults.ignore_sigterm:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    else:
-        loop.add_signal_handler(signal.SIGTERM, stop.set)
+    loop.add_signal_handler(signal.SIGTERM, terminate)
     return stop
 
 
@@ -124,6 +140,13 @@ def _die(log: ServerLog) -> None:
     os._exit(1)
 
 
+def _engine_died(log: ServerLog) -> None:
+    """Say what vLLM says when its engine is gone, and end a moment later, as its API server does."""
+    for process, source, text in DEAD_ENGINE:
+        log.line(source, text, process=process, level="ERROR")
+    asyncio.get_running_loop().call_later(_DEATH_S, os._exit, 1)
+
+
 def _listen_text(settings: ServerSettings, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return (
@@ -138,8 +161,22 @@ def _listen_text(settings: ServerSettings, error: OSError) -> str:
     )
 
 
-def _url(host: str, port: int) -> str:
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+def _tls(settings: ServerSettings) -> ssl.SSLContext | None:
+    if settings.ssl_files is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(*settings.ssl_files)
+    except OSError as error:
+        raise ServerError(
+            f"--ssl-certfile {settings.ssl_files[0]!r} cannot be used: {error}. Give a file in PEM form, and "
+            "its key by --ssl-keyfile."
+        ) from None
+    return context
+
+
+def _url(host: str, port: int, scheme: str) -> str:
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def _refuse(text: str, code: int) -> int:

@@ -31,8 +31,10 @@ def step_cost_s(
     compute_s = sum(_prefill_compute_s(profile, chunk) for chunk in prefill)
     decode_s = streams * (1 + draft_tokens) * profile.token_s
     decode_s += _kv_read_s(profile, contexts) * (1 + profile.draft_kv_share * draft_tokens)
+    batch_s = profile.batch_overhead_s * (1 + draft_tokens) if streams > 1 else 0.0
     return (
         profile.step_overhead_s
+        + batch_s
         + max(weights_s, compute_s)
         + decode_s
         + _draft_s(profile, streams, draft_tokens)

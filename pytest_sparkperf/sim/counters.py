@@ -60,10 +60,18 @@ class Counters:
             self.accepted_per_position[position] += 1
 
 
-def exposition(counters: Counters, gauges: Mapping[str, float], *, model_name: str, created_s: float) -> str:
+def exposition(
+    counters: Counters,
+    gauges: Mapping[str, float],
+    *,
+    model_name: str,
+    created_s: float,
+    cache_config: Mapping[str, str] | None = None,
+) -> str:
     """Return the page: counters with their ``_created`` twins, gauges and histograms, labelled as vLLM does.
 
-    ``gauges`` are by name without the ``vllm:`` prefix; ``created_s`` is the Unix time of the server's start.
+    ``gauges`` are by name without the ``vllm:`` prefix; ``created_s`` is the Unix time of the server's start;
+    ``cache_config`` are the labels of ``cache_config_info``.
     """
     labels = f'engine="0",model_name="{model_name}"'
     lines: list[str] = []
@@ -73,6 +81,10 @@ def exposition(counters: Counters, gauges: Mapping[str, float], *, model_name: s
     for name, value in gauges.items():
         lines += _head(f"vllm:{name}", _GAUGES[name], "gauge")
         lines.append(f"vllm:{name}{{{labels}}} {float(value)}")
+    if cache_config is not None:
+        told = ",".join(f'{key}="{value}"' for key, value in sorted({**cache_config, "engine": "0"}.items()))
+        lines += _head("vllm:cache_config_info", "Information of the LLMEngine CacheConfig", "gauge")
+        lines.append(f"vllm:cache_config_info{{{told}}} 1.0")
     for name, text, histogram in _histograms(counters):
         lines += _histogram_lines(f"vllm:{name}", text, histogram, labels)
         lines += _head(f"vllm:{name}_created", text, "gauge")

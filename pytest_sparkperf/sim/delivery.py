@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from pytest_sparkperf.sim.chunks import DONE, ChunkWriter, sse, to_json
@@ -40,26 +41,27 @@ class Output(Protocol):
 
 
 class StreamedOutput:
-    """Sends a chunk per emission; with ``lumps`` everything at the end."""
+    """Sends a chunk per emission, unless a fault takes one away, sends one twice or holds all back."""
 
-    def __init__(self, exchange: Exchange, writer: ChunkWriter, *, lumps: bool) -> None:
+    def __init__(self, exchange: Exchange, writer: ChunkWriter, faults: Faults) -> None:
         self._exchange = exchange
         self._writer = writer
-        self._lumps = lumps
+        self._faults = faults
         self._held: list[bytes] = []
         self._opened = False
 
     def tokens(self, first: int, count: int, *, done: bool) -> float | None:
         """Pass tokens on as one chunk, in a send of its own."""
-        chunk = self._writer.tokens(first, count, done=done)
+        chunks = self._chunks(first, count, done=done)
         self._open()
-        if chunk is None:
+        if not chunks:
             return None
-        if self._lumps:
-            self._held.append(chunk)
+        if self._faults.lumps:
+            self._held += chunks
             return None
         at_s = time.monotonic()
-        self._exchange.send(chunk)
+        for chunk in chunks:
+            self._exchange.send(chunk)
         return at_s
 
     def finish(self, cached_tokens: int, sending: Callable[[], None]) -> None:
@@ -81,12 +83,32 @@ class StreamedOutput:
         self._open()
         self._exchange.cut()
 
+    def _chunks(self, first: int, count: int, *, done: bool) -> list[bytes]:
+        """Return the chunk of these tokens with what faults make of it."""
+
+        def holds(token: int | None) -> bool:
+            return token is not None and first <= token < first + count
+
+        faults, write = self._faults, partial(self._writer.tokens, first, count)
+        if holds(faults.lost_delta) and not done:
+            return []
+        chunks = [write(done=done, text=not holds(faults.lost_text))]
+        # The one too many comes first, since nothing may follow a finish reason.
+        if holds(faults.doubled_delta):
+            chunks.insert(0, write(done=False))
+        if holds(faults.doubled_text):
+            chunks.insert(0, write(done=False, ids=False))
+        if holds(faults.garbage_after):
+            chunks.insert(0, _GARBAGE)
+        padding = b" " * (faults.huge_lines or 0)
+        return [chunk.removesuffix(_END) + padding + _END for chunk in chunks if chunk is not None]
+
     def _open(self) -> None:
         if self._opened:
             return
         self._opened = True
-        self._exchange.start_stream()
-        if self._lumps:
+        self._exchange.start_stream(head_s=self._faults.slow_headers or 0.0)
+        if self._faults.lumps:
             self._held += self._writer.opening()
             return
         for part in self._writer.opening():
@@ -119,12 +141,23 @@ class WholeOutput:
         self._exchange.cut()
 
 
+_END = b"\n\n"
+_GARBAGE = b"data: \xff\xfe\x00{]\n\n"
+# A dying engine gives out so many tokens of the request that kills it.
+_LAST_TOKENS = 4
+
+
 @dataclass(frozen=True, slots=True)
 class Control:
-    """What a delivery may do to the server: drop its request and, as a fault, end the process."""
+    """What a delivery may do to the server: drop its request, say that it is over and, as faults, end more.
+
+    ``die`` ends the process in the middle of the answer, ``break_engine`` the engine under all requests.
+    """
 
     abort: Callable[[], None]
+    over: Callable[[], None] = lambda: None
     die: Callable[[], None] | None = None
+    break_engine: Callable[[], None] | None = None
 
 
 class Delivery:
@@ -153,8 +186,15 @@ class Delivery:
         self._send(emission.first, emission.tokens, done=emission.done)
         if self._control.die is not None and emission.first > 0:
             self._control.die()
-        if emission.done:
+        if self._control.break_engine is not None and (end >= _LAST_TOKENS or emission.done):
+            self._control.break_engine()
+        elif emission.done:
             self._output.finish(emission.cached_tokens, self._complete)
+
+    def fail(self) -> None:
+        """The engine is dead: say so and drop the request."""
+        self.abandoned()
+        self._output.fail()
 
     def abandoned(self) -> None:
         """The client has gone: drop the request."""
@@ -171,6 +211,7 @@ class Delivery:
             self._over = True
             self._record.outcome = outcome
             self._recorder.ended(self._record)
+            self._control.over()
 
     def _send(self, first: int, count: int, *, done: bool) -> None:
         if count:

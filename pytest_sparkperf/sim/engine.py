@@ -7,20 +7,22 @@ with depth are not written down anywhere; they follow from what one step costs.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from random import Random
+from statistics import NormalDist
 
-from pytest_sparkperf.sim.answer import uniform
+from pytest_sparkperf.sim.conditions import STEADY, Conditions, ConditionSettings
 from pytest_sparkperf.sim.cost import PrefillChunk, step_cost_s
 from pytest_sparkperf.sim.counters import Counters
 from pytest_sparkperf.sim.prefix_cache import PrefixCache
 from pytest_sparkperf.sim.profile import Profile
 from pytest_sparkperf.sim.statslog import State
+from pytest_sparkperf.sim.words import uniform
 
-# A step's time is never scaled beyond this many standard deviations of the noise.
-_NOISE_CUT = 4.0
+# How long a stalled engine gives nothing out (fault stall_after).
+STALL_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +34,9 @@ class EngineSettings:
     max_num_batched_tokens: int
     prefix_caching: bool
     slowdown: float = 1.0
-    noise: float = 0.0
     jit_s: float = 0.0
     seed: int = 0
+    conditions: ConditionSettings = STEADY
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,8 @@ class _Stream:
     computed: int = 0  # prompt tokens whose KV exists
     emitted: int = 0
     first_token_s: float | None = None
+    stalled: bool = False
+    ease: float | None = None
 
     @property
     def prompt_tokens(self) -> int:
@@ -108,13 +112,15 @@ class Engine:
 
     def __init__(self, profile: Profile, settings: EngineSettings) -> None:
         self.counters = Counters(settings.draft_tokens)
+        self.pace = 1.0  # a fault makes every step take so many times as long
+        self.stall_after: int | None = None  # a fault stalls the engine after so many tokens of a request
         self._profile = profile
         self._settings = settings
         self._queues = _Queues()
         self._kv_tokens = profile.kv_tokens(settings.draft_tokens)
         self._cache = PrefixCache(self._kv_tokens if settings.prefix_caching else 0)
         self._compiled: set[str] = set()
-        self._noise = Random(settings.seed)
+        self._conditions = Conditions(settings.conditions)
 
     @property
     def running(self) -> int:
@@ -135,6 +141,14 @@ class Engine:
         """Return the gauges of the moment."""
         hits, queries = self.counters.prefix_hits, self.counters.prefix_queries
         return State(self.running, self.waiting, self.kv_usage_ratio, hits / queries if queries else 0.0)
+
+    def known_tokens(self, prompt_ids: Sequence[int], cache_salt: str) -> int:
+        """Return how many tokens of a prompt the prefix cache holds now."""
+        return self._cache.cached_tokens(prompt_ids, cache_salt) if self._settings.prefix_caching else 0
+
+    def reset_counters(self) -> None:
+        """Count from nothing again, as a server that was started anew."""
+        self.counters = Counters(self._settings.draft_tokens)
 
     def submit(self, request: EngineRequest, now_s: float) -> None:
         """Queue a request that arrived at ``now_s``."""
@@ -169,8 +183,8 @@ class Engine:
             self._profile, contexts, self._settings.draft_tokens, [chunk for _, chunk in prefill]
         )
         compiled = self._compile(len(decoding), bool(prefill))
-        cost_s = cost_s * self._noise_factor() * self._settings.slowdown
-        cost_s += len(compiled) * self._settings.jit_s
+        cost_s = self._conditions.scaled_s(cost_s * self._settings.slowdown * self.pace, at_s)
+        cost_s += len(compiled) * self._settings.jit_s + self._stall_s(decoding)
         names = tuple(stream.request.request_id for stream in decoding)
         return Step(at_s, at_s + cost_s, names, tuple(prefill), compiled)
 
@@ -229,9 +243,14 @@ class Engine:
         self._compiled.update(fresh)
         return fresh
 
-    def _noise_factor(self) -> float:
-        drawn = self._noise.gauss(0.0, 1.0)
-        return 1 + self._settings.noise * max(-_NOISE_CUT, min(_NOISE_CUT, drawn))
+    def _stall_s(self, decoding: Iterable[_Stream]) -> float:
+        """Return how long the fault holds this step up: once for each request that has come so far."""
+        if self.stall_after is None:
+            return 0.0
+        due = [stream for stream in decoding if stream.emitted >= self.stall_after and not stream.stalled]
+        for stream in due:
+            stream.stalled = True
+        return STALL_S if due else 0.0
 
     def _decode(self, stream: _Stream, step: Step) -> Emission:
         accepted = 0
@@ -245,13 +264,22 @@ class Engine:
 
         The draw of a position is the same at every k: drafting deeper cannot change the luck before it.
         """
-        table = self._profile.acceptance
+        table, ease = self._profile.acceptance, self._ease(stream)
         for depth in range(self._settings.draft_tokens):
-            likely = table[min(depth, len(table) - 1)]
+            likely = table[min(depth, len(table) - 1)] ** ease
             label = f"accept {self._settings.seed}"
             if uniform(stream.request.digest, label, stream.emitted + depth) >= likely:
                 return depth
         return self._settings.draft_tokens
+
+    def _ease(self, stream: _Stream) -> float:
+        """Return the exponent of this text's acceptance: below 1 where it is easy to draft."""
+        if not self._profile.acceptance_spread:
+            return 1.0
+        if stream.ease is None:
+            drawn = NormalDist().inv_cdf(max(1e-9, uniform(stream.request.digest, "ease", 0)))
+            stream.ease = math.exp(self._profile.acceptance_spread * drawn)
+        return stream.ease
 
     def _emit(self, stream: _Stream, tokens: int, at_s: float) -> Emission:
         request = stream.request

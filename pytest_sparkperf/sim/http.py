@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from email.utils import formatdate
@@ -51,9 +52,11 @@ class Exchange:
             self._connection.write(h11.Data(data=body))
         self.end()
 
-    def start_stream(self) -> None:
-        """Send status 200 and the headers of an event stream."""
+    def start_stream(self, *, head_s: float = 0.0) -> None:
+        """Send status 200 and the headers of an event stream, spread over ``head_s`` seconds as a fault."""
         fields = {"content-type": EVENT_STREAM, "transfer-encoding": "chunked"}
+        if head_s:
+            self._connection.drip(head_s)
         self._connection.write(_response(200, fields))
 
     def send(self, data: bytes) -> None:
@@ -82,11 +85,21 @@ class Connection(asyncio.Protocol):
         self._request: h11.Request | None = None
         self._body: list[bytes] = []
         self._exchange: Exchange | None = None
+        # The fault that lets a head leave byte by byte: what waits behind it.
+        self._drip_s = 0.0
+        self._dripping = False
+        self._behind: list[bytes] = []
+        self._close_behind = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the transport; asyncio has set TCP_NODELAY on it, so each write leaves at once."""
+        """Take the transport and let each write leave at once.
+
+        asyncio sees to that only for sockets that name their protocol; without it a token would wait for the
+        acknowledgement of the one before, up to 40 ms.
+        """
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def data_received(self, data: bytes) -> None:
         """Parse what came and dispatch each request that is complete."""
@@ -104,7 +117,34 @@ class Connection(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing():
             return
         data = self._h11.send(event)
-        if data:
+        if data and self._drip_s and not self._dripping:
+            self._start_drip(data)
+        elif data and self._dripping:
+            self._behind.append(data)
+        elif data:
+            self._transport.write(data)
+
+    def drip(self, seconds: float) -> None:
+        """Let what is written next leave byte by byte; all that follows waits for it."""
+        self._drip_s = seconds
+
+    def _start_drip(self, data: bytes) -> None:
+        self._dripping = True
+        gap_s = self._drip_s / len(data)
+        loop = asyncio.get_running_loop()
+        for at, byte in enumerate(data):
+            loop.call_later(at * gap_s, self._write_now, bytes([byte]))
+        loop.call_later(self._drip_s, self._end_drip)
+
+    def _end_drip(self) -> None:
+        self._drip_s, self._dripping = 0.0, False
+        self._write_now(b"".join(self._behind))
+        self._behind.clear()
+        if self._close_behind:
+            self.close()
+
+    def _write_now(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
     def exchange_ended(self) -> None:
@@ -119,6 +159,9 @@ class Connection(asyncio.Protocol):
 
     def close(self) -> None:
         """Close once what was written has left."""
+        self._close_behind = self._dripping
+        if self._dripping:
+            return
         if self._transport is not None:
             self._transport.close()
 

@@ -17,7 +17,7 @@ class ServerLog:
     def line(self, source: str, text: str, *, process: str = "APIServer", level: str = "INFO") -> None:
         """Write one line of a process of the server's."""
         stamp = time.strftime("%m-%d %H:%M:%S")
-        self.plain(f"({process} pid={os.getpid()}) {level} {stamp} [{source}] {text}")
+        self.plain(f"({process} pid={os.getpid()}) {level} {stamp} [{source}:1] {text}")
 
     def plain(self, text: str) -> None:
         """Write one line as it stands."""

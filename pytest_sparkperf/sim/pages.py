@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from pytest_sparkperf.sim.prefix_cache import BLOCK_TOKENS
 from pytest_sparkperf.sim.settings import ServerSettings
 
-VERSION = "0.32.0+sparkperf.sim"  # vLLM's version whose answers are imitated, and that it is not vLLM
+# vLLM's version whose answers are imitated, and that it is not vLLM.
+_VERSION = "0.32.0+{}sparkperf.sim"
 OWNER = "sparkperf-sim"
+OTHER_MODEL = "another-model"  # what the fault wrong_model names
 _Json = dict[str, object]
 
 
-def models_page(settings: ServerSettings, created: int) -> _Json:
+def version(settings: ServerSettings) -> str:
+    """Return the version it tells: also that its speed means nothing, where it is not paced."""
+    return _VERSION.format("" if settings.paced else "unpaced.")
+
+
+def cache_labels(settings: ServerSettings) -> dict[str, str]:
+    """Return the labels of the metric ``cache_config_info`` that a simulator can state."""
+    engine = settings.engine
+    return {
+        "block_size": str(BLOCK_TOKENS),
+        "enable_prefix_caching": str(engine.prefix_caching),
+        "kv_cache_size_tokens": str(settings.profile.kv_tokens(engine.draft_tokens)),
+    }
+
+
+def models_page(settings: ServerSettings, names: Sequence[str], created: int) -> _Json:
     """Return ``GET /v1/models``."""
     models: list[_Json] = [
         {
@@ -22,7 +42,7 @@ def models_page(settings: ServerSettings, created: int) -> _Json:
             "max_model_len": settings.max_model_len,
             "permission": [],
         }
-        for name in settings.served_names
+        for name in names
     ]
     return {"object": "list", "data": models}
 
@@ -38,7 +58,7 @@ def server_info_page(settings: ServerSettings) -> _Json:
             "seed": engine.seed,
         },
         "cache_config": {
-            "block_size": 16,
+            "block_size": BLOCK_TOKENS,
             "enable_prefix_caching": engine.prefix_caching,
             "kv_cache_size_tokens": profile.kv_tokens(engine.draft_tokens),
             "kv_cache_max_concurrency": profile.kv_tokens(engine.draft_tokens) / settings.max_model_len,
@@ -61,6 +81,8 @@ def server_info_page(settings: ServerSettings) -> _Json:
         "profile": profile.name,
         "gpu": profile.gpu,
         "slowdown": engine.slowdown,
+        "paced": settings.paced,
+        "launch_factor": engine.conditions.launch_factor,
     }
     return {"vllm_config": config, "vllm_env": {}, "system_env": environment}
 
@@ -70,10 +92,15 @@ def start_lines(settings: ServerSettings) -> list[tuple[str, str, str]]:
     profile, length = settings.profile, settings.max_model_len
     kv_tokens = profile.kv_tokens(settings.engine.draft_tokens)
     size = f"GPU KV cache size: {kv_tokens:,} tokens"
+    simulated = f"SIMULATED as {profile.name}" + (
+        "" if settings.paced else ", not paced: no speed of it counts"
+    )
     concurrency = kv_tokens / length
     room = f"Maximum concurrency for {length:,} tokens per request: {concurrency:.2f}x"
+    ignored = ", ".join(settings.ignored_options)
     return [
-        ("APIServer", "simulator", f"version {VERSION}, model {settings.model}, SIMULATED as {profile.name}"),
+        ("APIServer", "simulator", f"version {version(settings)}, model {settings.model}, {simulated}"),
+        *([("APIServer", "simulator", f"Accepted and ignored: {ignored}")] if ignored else []),
         ("EngineCore", "kv_cache_utils.py", size),
         ("EngineCore", "kv_cache_utils.py", room),
     ]
@@ -91,4 +118,19 @@ FAILED_START = (
     ("EngineCore", "Traceback (most recent call last):"),
     ("EngineCore", _NO_MEMORY),
     ("APIServer", _NO_ENGINE),
+)
+_ENGINE_GONE = (
+    "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) for "
+    "the root cause."
+)
+# The same where it dies at work (fault engine_death_on): process, source and text of each line.
+DEAD_ENGINE = (
+    ("EngineCore", "core.py", "EngineCore encountered a fatal error."),
+    ("EngineCore", "core.py", "Traceback (most recent call last):"),
+    (
+        "EngineCore",
+        "core.py",
+        "RuntimeError: a grammar met draft tokens (simulated by fault engine_death_on)",
+    ),
+    ("APIServer", "serving.py", _ENGINE_GONE),
 )

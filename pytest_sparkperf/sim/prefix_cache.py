@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 
 BLOCK_TOKENS = 16
 
@@ -19,7 +20,7 @@ class PrefixCache:
         """Return how many tokens of the prompt need no computing: whole blocks, never the last token."""
         usable = (len(prompt_ids) - 1) // BLOCK_TOKENS
         hits = 0
-        for block in _chain(prompt_ids[: usable * BLOCK_TOKENS], salt):
+        for block in _chain(tuple(prompt_ids), salt)[:usable]:
             if block not in self._blocks:
                 break
             self._blocks.move_to_end(block)
@@ -28,16 +29,21 @@ class PrefixCache:
 
     def store(self, token_ids: Sequence[int], salt: str) -> None:
         """Keep the whole blocks of a text that has been computed."""
-        for block in _chain(token_ids, salt):
+        for block in _chain(tuple(token_ids), salt):
             self._blocks[block] = None
             self._blocks.move_to_end(block)
         while len(self._blocks) > self._capacity:
             self._blocks.popitem(last=False)
 
 
-def _chain(token_ids: Sequence[int], salt: str) -> Iterator[int]:
-    """Yield a key per whole block that depends on the salt and on every token before its end."""
-    key = hash(salt)
+@lru_cache(maxsize=64)
+def _chain(token_ids: tuple[int, ...], salt: str) -> tuple[int, ...]:
+    """Return a key per whole block that depends on the salt and on every token before its end.
+
+    Each prompt is looked up before it is stored; a long one must not cost its first token any time then.
+    """
+    keys, key = [], hash(salt)
     for start in range(0, len(token_ids) - BLOCK_TOKENS + 1, BLOCK_TOKENS):
-        key = hash((key, tuple(token_ids[start : start + BLOCK_TOKENS])))
-        yield key
+        key = hash((key, token_ids[start : start + BLOCK_TOKENS]))
+        keys.append(key)
+    return tuple(keys)

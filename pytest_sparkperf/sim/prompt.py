@@ -34,7 +34,7 @@ def chat_prompt(body: Body) -> tuple[int, ...]:
         # Without thinking the template closes an empty thought itself, as Qwen3's does.
         closed = "" if wants_thinking(body) else f"\n{END_OF_THINKING}\n\n"
         parts.append(f"{START_OF_TURN}assistant\n{THINK}\n{closed}")
-    return tuple(tokenize("".join(parts)))
+    return tokenize("".join(parts))
 
 
 def _content_text(content: object) -> str:
@@ -61,7 +61,7 @@ def completion_prompt(body: Body) -> tuple[int, ...]:
     if prompt is None:
         raise missing("prompt", body)
     if isinstance(prompt, str):
-        ids = tuple(tokenize(prompt))
+        ids = tokenize(prompt)
     elif isinstance(prompt, list) and all(type(item) is int and 0 <= item < VOCABULARY for item in prompt):
         ids = tuple(prompt)
     else:
@@ -69,6 +69,14 @@ def completion_prompt(body: Body) -> tuple[int, ...]:
     if not ids:
         raise RequestError("The decoder prompt cannot be empty")
     return ids
+
+
+def last_user_text(body: Body) -> str:
+    """Return what the user says where that is the last message; empty where somebody else speaks last."""
+    messages = body.get("messages")
+    last = messages[-1] if isinstance(messages, list) and messages else None
+    said = isinstance(last, dict) and last.get("role") == "user"
+    return _content_text(last.get("content")) if said and isinstance(last, dict) else ""
 
 
 def tool_functions(body: Body) -> list[Mapping[str, object]]:

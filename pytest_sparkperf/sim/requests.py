@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from pytest_sparkperf.sim.answer import Answer, ToolCall, invent_arguments, prompt_digest
+from pytest_sparkperf.sim.answer import Answer
 from pytest_sparkperf.sim.body import (
     Body,
     RequestError,
@@ -16,10 +16,15 @@ from pytest_sparkperf.sim.body import (
     type_error,
     unsupported,
 )
-from pytest_sparkperf.sim.prompt import chat_prompt, completion_prompt, tool_functions, wants_thinking
+from pytest_sparkperf.sim.prompt import chat_prompt, completion_prompt, wants_thinking
+from pytest_sparkperf.sim.structured import document
 from pytest_sparkperf.sim.tokenizer import tokenize
+from pytest_sparkperf.sim.toolchoice import tool_calls
+from pytest_sparkperf.sim.twist import STRAIGHT, Twist
+from pytest_sparkperf.sim.words import prompt_digest
 
 Endpoint = Literal["chat", "completions"]
+_MOST_LOGPROBS = 20  # vLLM's --max-logprobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,7 @@ class StreamOptions:
     include_usage: bool
     continuous_usage: bool
     token_ids: bool
+    logprobs: int | None = None  # how many candidates per token; None: no log-probabilities
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +59,30 @@ class Limits:
 
     served_names: tuple[str, ...]
     max_model_len: int
+    automatic_tools: bool = False
 
 
-def parse_generation(body: Body, endpoint: Endpoint, limits: Limits, *, nonce: str) -> Generation:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What decides whether an answer is bent: the prompt, its salt, and whether its end is ignored."""
+
+    prompt_ids: tuple[int, ...]
+    cache_salt: str
+    ignore_eos: bool
+
+
+def parse_generation(
+    body: Body,
+    endpoint: Endpoint,
+    limits: Limits,
+    *,
+    nonce: str,
+    twist: Callable[[Asked], Twist] = lambda _: STRAIGHT,
+) -> Generation:
     """Check a body and return what to generate.
 
-    ``nonce`` makes the text of a sampled request (temperature above 0, no ``seed``) its own.
+    ``nonce`` makes the text of a sampled request (temperature above 0, no ``seed``) its own; ``twist`` says
+    how a fault bends the answer.
     """
     _refuse_unsupported(body)
     model = check_model(body, limits)
@@ -70,12 +94,12 @@ def parse_generation(body: Body, endpoint: Endpoint, limits: Limits, *, nonce: s
             f"min_tokens must be less than or equal to max_tokens={max_tokens}, got {min_tokens}."
         )
     digest = prompt_digest(prompt_ids, _sampling_nonce(body, nonce))
-    tool = _forced_tool(body, digest) if endpoint == "chat" else None
-    thinking = endpoint == "chat" and wants_thinking(body)
-    answer = Answer(digest, thinking=thinking, tool=tool, min_tokens=min_tokens)
-    ends = answer.natural_tokens <= max_tokens and not flag_field(body, "ignore_eos")
-    # vLLM ends a call that a choice of "required" forced with tool_calls, one that was named with stop.
-    natural = "tool_calls" if tool and body.get("tool_choice") == "required" else "stop"
+    options = _stream_options(body, endpoint)
+    asked = Asked(prompt_ids, text_field(body, "cache_salt", ""), flag_field(body, "ignore_eos"))
+    answer, called = _answer(body, endpoint, limits, digest, twist(asked), min_tokens)
+    ends = answer.natural_tokens <= max_tokens and not asked.ignore_eos
+    # vLLM ends a call that was named with stop, any other with tool_calls.
+    natural = "tool_calls" if called and not isinstance(body.get("tool_choice"), dict) else "stop"
     return Generation(
         endpoint=endpoint,
         model=model,
@@ -84,9 +108,26 @@ def parse_generation(body: Body, endpoint: Endpoint, limits: Limits, *, nonce: s
         answer=answer,
         output_tokens=answer.natural_tokens if ends else max_tokens,
         finish_reason=natural if ends else "length",
-        cache_salt=text_field(body, "cache_salt", ""),
-        options=_stream_options(body),
+        cache_salt=asked.cache_salt,
+        options=options,
     )
+
+
+def _answer(
+    body: Body, endpoint: Endpoint, limits: Limits, digest: bytes, twist: Twist, min_tokens: int
+) -> tuple[Answer, bool]:
+    """Return the answer to a checked request, and whether the client is to see tool calls in it."""
+    calls = (
+        tool_calls(body, digest, automatic=limits.automatic_tools, altered_argument=twist.altered_argument)
+        if endpoint == "chat"
+        else ()
+    )
+    thinking = endpoint == "chat" and wants_thinking(body)
+    written = None if calls else document(body, digest)
+    answer = Answer(
+        digest, thinking=thinking, calls=calls, document=written, min_tokens=min_tokens, twist=twist
+    )
+    return answer, bool(calls) and not twist.leak
 
 
 def check_model(body: Body, limits: Limits) -> str:
@@ -103,11 +144,11 @@ def check_model(body: Body, limits: Limits) -> str:
     return model
 
 
-def parse_tokenize(body: Body) -> list[int]:
+def parse_tokenize(body: Body) -> tuple[int, ...]:
     """Return the token ids that ``POST /tokenize`` asks for."""
     if "prompt" in body:
         return tokenize(text_field(body, "prompt", ""))
-    return list(chat_prompt(body))
+    return chat_prompt(body)
 
 
 def _refuse_unsupported(body: Body) -> None:
@@ -124,13 +165,9 @@ def _refuse_unsupported(body: Body) -> None:
         raise type_error("temperature", "a valid number", temperature, kind="float_type")
     if body.get("n") not in (None, 1):
         raise unsupported("n", body["n"], "Send n=1.")
-    for name in ("logprobs", "top_logprobs", "prompt_logprobs"):
-        if body.get(name) not in (None, False) and (name != "top_logprobs" or body[name] != 0):
+    for name in ("stop", "stop_token_ids", "echo", "use_beam_search", "prompt_logprobs"):
+        if body.get(name):
             raise unsupported(name, body[name], f"Leave {name} out.")
-    for name in ("stop", "stop_token_ids", "response_format", "echo", "use_beam_search", "guided_json"):
-        value = body.get(name)
-        if value and value != {"type": "text"}:
-            raise unsupported(name, value, f"Leave {name} out.")
 
 
 def _output_limit(body: Body, prompt_tokens: int, max_model_len: int) -> int:
@@ -170,26 +207,6 @@ def _context_exceeded(prompt_tokens: int, asked: int | None, max_model_len: int)
     return RequestError(limit + text + value, param="input_tokens")
 
 
-def _forced_tool(body: Body, digest: bytes) -> ToolCall | None:
-    """Return the call that ``tool_choice`` forces; left to itself the simulated model answers in text."""
-    choice = body.get("tool_choice")
-    if choice in (None, "auto", "none"):
-        return None
-    functions = tool_functions(body)
-    if isinstance(choice, dict):
-        wanted = choice.get("function")
-        name = wanted.get("name") if isinstance(wanted, dict) else None
-        functions = [function for function in functions if function.get("name") == name]
-    elif choice != "required":
-        valid = "'none', 'auto', 'required' or a named function"
-        raise type_error("tool_choice", valid, choice, kind="literal_error")
-    if not functions:
-        raise RequestError("When using `tool_choice`, `tools` must be set and hold the named function.")
-    schema = functions[0].get("parameters")
-    arguments = invent_arguments(digest, schema if isinstance(schema, Mapping) else {})
-    return ToolCall(str(functions[0].get("name")), arguments)
-
-
 def _sampling_nonce(body: Body, nonce: str) -> str:
     # A server takes the temperature of the model's generation_config.json when a request names none, which is
     # above 0 for this model: such a request is sampled.
@@ -199,7 +216,7 @@ def _sampling_nonce(body: Body, nonce: str) -> str:
     return f"seed {seed}" if seed is not None else nonce
 
 
-def _stream_options(body: Body) -> StreamOptions:
+def _stream_options(body: Body, endpoint: Endpoint) -> StreamOptions:
     options = body.get("stream_options")
     asked = options if isinstance(options, dict) else {}
     include = asked.get("include_usage") is True
@@ -208,4 +225,23 @@ def _stream_options(body: Body) -> StreamOptions:
         include_usage=include,
         continuous_usage=include and asked.get("continuous_usage_stats") is True,
         token_ids=flag_field(body, "return_token_ids"),
+        logprobs=_logprobs(body, endpoint),
     )
+
+
+def _logprobs(body: Body, endpoint: Endpoint) -> int | None:
+    """Return how many candidates per token a request wants told; None where it wants no log-probabilities."""
+    if endpoint == "completions":
+        count = None if body.get("logprobs") is None else integer_field(body, "logprobs", 0)
+    else:
+        wanted, count = flag_field(body, "logprobs"), integer_field(body, "top_logprobs", 0)
+        if count and not wanted:
+            raise RequestError("when using `top_logprobs`, `logprobs` must be set to true.")
+        count = count if wanted else None
+    if count is not None and not 0 <= count <= _MOST_LOGPROBS:
+        raise RequestError(
+            f"Requested sample logprobs of {count}, which is greater than max allowed: {_MOST_LOGPROBS} "
+            f"(parameter=logprobs, value={count})",
+            param="logprobs",
+        )
+    return count

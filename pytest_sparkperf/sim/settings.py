@@ -10,9 +10,18 @@ from math import isfinite, nan
 from typing import NoReturn
 
 from pytest_sparkperf.core.errors import ConfigError
+from pytest_sparkperf.sim.conditions import ConditionSettings, launch_factor
 from pytest_sparkperf.sim.engine import EngineSettings
 from pytest_sparkperf.sim.faults import FAULTS, Faults, parse_faults
-from pytest_sparkperf.sim.profile import DEFAULT_PROFILE, PROFILES, Profile
+from pytest_sparkperf.sim.profile import Profile
+from pytest_sparkperf.sim.profiles import DEFAULT_PROFILE, PROFILES
+from pytest_sparkperf.sim.vllm_flags import (
+    SEVERAL_VALUES,
+    TOGGLES,
+    WITH_VALUE,
+    add_ignored_options,
+    whole_option,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +46,11 @@ class ServerSettings:
     speculation: Speculation | None
     api_key: str | None
     prompt_details: bool
+    automatic_tools: bool
+    paced: bool
     faults: Faults
+    ssl_files: tuple[str, str | None] | None  # certificate and key
+    ignored_options: tuple[str, ...]
     emissions_file: str | None
     start_delay_s: float
     stats_interval_s: float
@@ -66,7 +79,11 @@ def parse_arguments(argv: Sequence[str], *, api_key: str | None = None) -> Serve
         speculation=speculation,
         api_key=arguments.api_key or api_key,
         prompt_details=arguments.enable_prompt_tokens_details,
+        automatic_tools=arguments.enable_auto_tool_choice,
+        paced=not arguments.unpaced,
         faults=parse_faults(arguments.fault),
+        ssl_files=(arguments.ssl_certfile, arguments.ssl_keyfile) if arguments.ssl_certfile else None,
+        ignored_options=tuple(arguments.ignored),
         emissions_file=arguments.emissions,
         start_delay_s=arguments.start_delay_s,
         stats_interval_s=arguments.stats_interval_s,
@@ -82,10 +99,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="sparkperf sim",
         description="Serve simulated vLLM answers at the speed of a described machine.",
+        epilog=f"Accepted and ignored: {', '.join((*WITH_VALUE, *SEVERAL_VALUES, *TOGGLES))}.",
         allow_abbrev=False,
     )
     _add_vllm_options(parser.add_argument_group("vLLM's options, with vLLM's meaning"))
     _add_own_options(parser.add_argument_group("the simulator's own options"))
+    add_ignored_options(parser)
     return parser
 
 
@@ -101,9 +120,11 @@ def _add_vllm_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--max-model-len", type=_positive, metavar="N", help="most tokens of one request")
     group.add_argument("--speculative-config", metavar="JSON", help="method and num_speculative_tokens")
     group.add_argument("--api-key", metavar="KEY", help="asked of /v1 requests (default: VLLM_API_KEY)")
+    group.add_argument("--ssl-certfile", metavar="FILE", help="serve https with this certificate")
+    group.add_argument("--ssl-keyfile", metavar="FILE", help="its key, where the certificate's file lacks it")
     group.add_argument("--enable-prefix-caching", action=toggle, default=True, help="reuse known prompts")
     group.add_argument("--enable-prompt-tokens-details", action=toggle, default=False, help="cached_tokens")
-    group.add_argument("--enable-auto-tool-choice", action=toggle, default=False, help="accepted")
+    group.add_argument("--enable-auto-tool-choice", action=toggle, default=False, help="call tools")
     group.add_argument("--tool-call-parser", metavar="NAME", help="accepted")
     group.add_argument("--reasoning-parser", metavar="NAME", help="accepted; thinking is always parsed")
 
@@ -112,13 +133,20 @@ def _add_own_options(group: argparse._ArgumentGroup) -> None:
     names = ", ".join(PROFILES)
     group.add_argument("--profile", choices=PROFILES, default=DEFAULT_PROFILE, help=f"machine: {names}")
     group.add_argument("--slowdown", type=_factor, default=1.0, help="2.0: every step takes twice as long")
-    group.add_argument("--seed", type=int, default=0, help="of noise and acceptance (default: 0)")
+    group.add_argument("--unpaced", action="store_true", help="never wait: no speed of it means anything")
+    group.add_argument("--seed", type=int, help="of noise and acceptance (default: 0), and of --launch-sd")
     group.add_argument("--noise", type=_share, default=0.005, help="relative sd of a step (default: 0.005)")
-    group.add_argument("--jit-s", type=_seconds, default=0.05, help="compile time of a new shape; 0: none")
+    group.add_argument(
+        "--outliers", type=_share, default=0.0, help="share of steps that take 8 times as long"
+    )
+    group.add_argument("--heat", type=_share, default=0.0, help="how much slower it is when hot: 0.06")
+    group.add_argument("--heat-s", type=_interval, default=300.0, help="time constant of heat (default: 300)")
+    group.add_argument("--launch-sd", type=_share, default=0.0, help="relative sd from start to start")
+    group.add_argument("--jit-s", type=_seconds, help="compile time of a new shape; 0: none")
     group.add_argument("--emissions", metavar="FILE", help="append the emission times of each request")
     group.add_argument("--start-delay-s", type=_seconds, default=0.0, help="seconds before it listens")
     group.add_argument("--stats-interval-s", type=_interval, default=10.0, help="between lines of figures")
-    faults = "; ".join(f"{name}: {text}" for name, text in FAULTS.items())
+    faults = "; ".join(f"{name}: {spec.text}" for name, spec in FAULTS.items())
     group.add_argument(
         "--fault", action="append", default=[], metavar="NAME[=N]", help=f"repeatable. {faults}"
     )
@@ -133,9 +161,16 @@ def _engine_settings(
         max_num_batched_tokens=arguments.max_num_batched_tokens or profile.max_num_batched_tokens,
         prefix_caching=arguments.enable_prefix_caching,
         slowdown=arguments.slowdown,
-        noise=arguments.noise,
-        jit_s=arguments.jit_s,
-        seed=arguments.seed,
+        jit_s=profile.jit_s if arguments.jit_s is None else arguments.jit_s,
+        seed=arguments.seed or 0,
+        conditions=ConditionSettings(
+            noise=arguments.noise,
+            outliers=arguments.outliers,
+            heat=arguments.heat,
+            heat_s=arguments.heat_s,
+            launch_factor=launch_factor(arguments.launch_sd, arguments.seed),
+            seed=arguments.seed or 0,
+        ),
     )
 
 
@@ -158,16 +193,18 @@ def _speculation(text: str | None) -> Speculation | None:
 
 
 def _unknown_text(unknown: Sequence[str], parser: argparse.ArgumentParser) -> str:
-    options = (option for action in parser._actions for option in action.option_strings)
+    told = (action for action in parser._actions if action.help != argparse.SUPPRESS)
+    options = (option for action in told for option in action.option_strings)
     valid = ", ".join(sorted(option for option in options if option.startswith("--")))
-    return f"The simulator does not know {' '.join(unknown)!r}. Valid options: {valid}."
+    more = "Options of vLLM's that it accepts and ignores are listed by sparkperf sim --help."
+    return f"The simulator does not know {' '.join(unknown)!r}. Valid options: {valid}. {more}"
 
 
 def _dashed(argument: str) -> str:
     if not argument.startswith("--"):
         return argument
     name, equals, value = argument.partition("=")
-    return name.replace("_", "-") + equals + value
+    return whole_option(name.replace("_", "-")) + equals + value
 
 
 def _port(text: str) -> int:

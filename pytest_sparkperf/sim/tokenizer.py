@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from zlib import crc32
 
 VOCABULARY = 151_936  # as many ids as Qwen3's tokenizer has
@@ -30,6 +31,7 @@ _PIECES = re.compile(r" ?[^\W\d_]+|\d| ?[^\s\w]+| ?_+|\s*[\r\n]+|\s+(?!\S)|\s+")
 _LONGEST_PIECE = 8
 
 
+@lru_cache(maxsize=16_384)
 def token_id(piece: str) -> int:
     """Return the id of one piece; the same in every process."""
     control = CONTROL_IDS.get(piece)
@@ -43,9 +45,10 @@ def split_pieces(text: str) -> list[str]:
     return list(_iterate_pieces(text))
 
 
-def tokenize(text: str) -> list[int]:
-    """Return the token ids of a text."""
-    return [token_id(piece) for piece in _iterate_pieces(text)]
+@lru_cache(maxsize=256)
+def tokenize(text: str) -> tuple[int, ...]:
+    """Return the token ids of a text; the prompts of a run come again and again."""
+    return tuple(token_id(piece) for piece in _iterate_pieces(text))
 
 
 def _iterate_pieces(text: str) -> Iterator[str]:

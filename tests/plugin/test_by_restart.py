@@ -56,6 +56,6 @@ def test_it(): ...
     result.assert_outcomes(errors=1)
     text = (
         "same_output needs both servers at once, and they do not fit beside each other here: pin their KV "
-        "memory (resident: in the target), attach to two that run, or leave same_output out"
+        "memory (resident: in the target), attach to two that run, or drop same_output"
     )
     result.stdout.fnmatch_lines([text])

@@ -131,25 +131,6 @@ def test_a_lock_timeout_that_is_none_is_refused(folder: Path, written: str) -> N
 AB = "@sparkperf(k=3, against={'k': 0}, min_speedup=1.1)\ndef test_one(): ...\n"
 
 
-def test_a_comparison_that_does_not_fit_is_refused_before_anything_starts(folder: Path) -> None:
-    write(folder, AB)
-
-    status, out = run()
-
-    assert status == pytest.ExitCode.USAGE_ERROR
-    assert "target 'own' does not pin its KV memory, and a comparison needs two of its servers at once" in out
-    assert not (folder / "starts").exists()
-
-
-def test_one_resident_is_no_room_for_a_comparison(folder: Path) -> None:
-    write(folder, AB, max_resident=1, more=", resident: {kv-cache-memory-bytes: 1073741824}")
-
-    status, out = run()
-
-    assert status == pytest.ExitCode.USAGE_ERROR
-    assert "max_resident: 1 leaves no room for the two servers of a comparison; raise it to 2" in out
-
-
 def test_facts_that_are_not_as_expected_end_a_gate_before_it_measures(folder: Path) -> None:
     write(
         folder,

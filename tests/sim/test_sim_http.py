@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import socket
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from simulator_process import SimProcess, StartSimulator
 from stream_reader import CHAT, COMPLETIONS, call, chat_body, emissions, metric, raw_chat, stream, stream_many
+from waiting import wait_until
 
 MTP = ("--speculative-config", '{"method":"mtp","num_speculative_tokens":3}')
 FAST = ("--served-model-name", "tiny", "--slowdown", "0.1", "--jit-s", "0")
@@ -24,13 +23,6 @@ def server(simulator: StartSimulator) -> SimProcess:
 @pytest.fixture(scope="module")
 def mtp_server(simulator: StartSimulator) -> SimProcess:
     return simulator(*FAST, *MTP)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + 30.0
-    while not condition():
-        assert time.monotonic() < deadline_s, "the condition never came true"
-        time.sleep(0.005)
 
 
 @pytest.mark.parametrize("path", ["/health", "/ping"])
@@ -225,8 +217,8 @@ def test_requests_beyond_the_batch_wait_in_the_queue(simulator: StartSimulator) 
     with ThreadPoolExecutor(4) as pool:
         bodies = [chat_body(f"Queue {number}.", max_tokens=40) for number in range(4)]
         waiting = [pool.submit(stream, server.url, body) for body in bodies]
-        wait_until(lambda: metric(server.url, "vllm:num_requests_waiting") == 2)
-        assert metric(server.url, "vllm:num_requests_running") == 2
+        names = ("vllm:num_requests_running", "vllm:num_requests_waiting")
+        wait_until(lambda: [metric(server.url, name) for name in names] == [2, 2])
         assert all(each.result().complete for each in waiting)
 
 

@@ -226,5 +226,5 @@ def test_figures_are_logged_while_it_works(simulator: StartSimulator) -> None:
     server = simulator("--stats-interval-s", "0.2", "--jit-s", "0", "--speculative-config", drafts)
     stream(server.url, chat_body(max_tokens=60))
 
-    assert "[loggers.py] Engine 000: Avg prompt throughput: " in server.log()
-    assert "[metrics.py] SpecDecoding metrics: Mean acceptance length: " in server.log()
+    assert "[loggers.py:1] Engine 000: Avg prompt throughput: " in server.log()
+    assert "[metrics.py:1] SpecDecoding metrics: Mean acceptance length: " in server.log()

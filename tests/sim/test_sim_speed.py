@@ -9,7 +9,7 @@ from simulator_process import SimProcess, StartSimulator
 from stream_reader import Stream, chat_body, emissions, stream, stream_many
 
 from pytest_sparkperf.sim.cost import step_cost_s
-from pytest_sparkperf.sim.profile import DEFAULT_PROFILE, PROFILES
+from pytest_sparkperf.sim.profiles import DEFAULT_PROFILE, PROFILES
 
 QUIET = ("--jit-s", "0", "--noise", "0")
 MTP = ("--speculative-config", '{"method":"mtp","num_speculative_tokens":3}')
@@ -87,8 +87,8 @@ def test_a_full_batch_gives_more_in_all_and_less_to_each(off: SimProcess) -> Non
 
 def test_deeper_context_decodes_slower_and_starts_later(simulator: StartSimulator) -> None:
     server = simulator(*QUIET, "--slowdown", "0.2")
-    shallow = stream(server.url, chat_body("word " * 100, max_tokens=32))
-    deep = stream(server.url, chat_body("word " * 50_000, max_tokens=32))
+    shallow = stream(server.url, chat_body("word " * 100, max_tokens=96))
+    deep = stream(server.url, chat_body("word " * 50_000, max_tokens=96))
 
     assert deep.usage["prompt_tokens"] > 50_000
     assert deep.decode_tok_s < 0.9 * shallow.decode_tok_s

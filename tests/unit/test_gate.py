@@ -431,6 +431,16 @@ def test_a_percentile_limit_is_about_that_share_of_the_requests() -> None:
     assert parse_mark({"max_ttft_p90_ms": 500}).limits == (Limit("max_ttft_p90_ms", "ttft_ms", 500.0, 0.9),)
 
 
+@pytest.mark.parametrize("percentile", ["p50", "p90", "p95", "p99"])
+def test_percentiles_of_itl_are_refused_whose_gaps_are_not_independent(percentile: str) -> None:
+    [fault] = faults_of(**{f"max_itl_{percentile}_ms": 50})
+    assert fault == (
+        f"max_itl_{percentile}_ms: gaps within one stream are not independent, so no interval holds for "
+        f"them; limit max_tpot_{percentile}_ms or max_itl_ms"
+    )
+    assert parse_mark({"max_itl_ms": 50}).limits == (Limit("max_itl_ms", "itl_ms", 50.0),)
+
+
 @pytest.mark.parametrize(
     ("keywords", "text"),
     [

@@ -6,7 +6,7 @@ from typing import Any
 from pytest_sparkperf.sim.chunks import DONE, ChunkWriter, Identity, UsageStyle
 from pytest_sparkperf.sim.requests import Endpoint, Limits, parse_generation
 
-IDENTITY = Identity("ab12", 1796053283, "vllm-x-1")
+IDENTITY = Identity("ab12", 1796053283, "vllm-x-1", "tiny")
 LIMITS = Limits(("tiny",), 2048)
 MESSAGES = [{"role": "user", "content": "Hi"}]
 USAGE = {"include_usage": True, "continuous_usage_stats": True}

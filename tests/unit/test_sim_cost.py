@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_sparkperf.sim.cost import PrefillChunk, step_cost_s
-from pytest_sparkperf.sim.profile import DEFAULT_PROFILE, PROFILES
+from pytest_sparkperf.sim.profiles import DEFAULT_PROFILE, PROFILES
 
 GB10 = PROFILES[DEFAULT_PROFILE]
 # Only memory is left: a dense model of 2 GB on 100 GB/s, 1 MB of KV per token.

@@ -49,6 +49,14 @@ def test_gauges_stand_as_they_are() -> None:
     assert 'vllm:kv_cache_usage_perc{engine="0",model_name="tiny"} 0.25' in page(Counters(0))
 
 
+def test_the_cache_is_told_as_labels() -> None:
+    labels = {"block_size": "16", "enable_prefix_caching": "True"}
+    text = exposition(Counters(0), GAUGES, model_name="tiny", created_s=1.0, cache_config=labels)
+
+    told = 'vllm:cache_config_info{block_size="16",enable_prefix_caching="True",engine="0"} 1.0'
+    assert told in text.splitlines()
+
+
 def test_finished_requests_are_counted_by_reason() -> None:
     counters = Counters(0)
     counters.finished["stop"] += 2

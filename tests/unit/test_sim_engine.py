@@ -2,12 +2,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
-from pytest_sparkperf.sim.answer import prompt_digest
-from pytest_sparkperf.sim.engine import Engine, EngineRequest, EngineSettings, Step
-from pytest_sparkperf.sim.profile import DEFAULT_PROFILE, PROFILES
+from pytest_sparkperf.sim.conditions import ConditionSettings
+from pytest_sparkperf.sim.engine import STALL_S, Engine, EngineRequest, EngineSettings, Step
+from pytest_sparkperf.sim.profiles import DEFAULT_PROFILE, PROFILES
+from pytest_sparkperf.sim.words import prompt_digest
 
 GB10 = PROFILES[DEFAULT_PROFILE]
 SETTINGS = EngineSettings(draft_tokens=0, max_num_seqs=32, max_num_batched_tokens=8192, prefix_caching=True)
@@ -133,9 +135,9 @@ def test_slowdown_scales_every_step() -> None:
 
 
 def test_noise_is_drawn_from_the_seed() -> None:
-    noisy = replace(SETTINGS, noise=0.01)
+    noisy = replace(SETTINGS, conditions=ConditionSettings(noise=0.01))
     first, again = Run(noisy, request("a")), Run(noisy, request("a"))
-    other = Run(replace(noisy, seed=1), request("a"))
+    other = Run(replace(SETTINGS, conditions=ConditionSettings(noise=0.01, seed=1)), request("a"))
 
     assert first.times == again.times
     assert first.times["a"][-1] != other.times["a"][-1]
@@ -263,3 +265,32 @@ def test_aborting_what_is_over_changes_nothing() -> None:
 
 def test_an_engine_without_requests_has_no_step() -> None:
     assert Engine(GB10, SETTINGS).begin(0.0) is None
+
+
+def test_a_prompts_known_tokens_can_be_asked_for() -> None:
+    run = Run(SETTINGS, request("same", salt="1"))
+    prompt = request("same").prompt_ids
+
+    assert run.engine.known_tokens(prompt, "1") == 96
+    assert run.engine.known_tokens(prompt, "2") == 0
+    assert Run(replace(SETTINGS, prefix_caching=False)).engine.known_tokens(prompt, "1") == 0
+
+
+def test_a_stall_holds_each_request_up_once() -> None:
+    engine = Engine(GB10, SETTINGS)
+    engine.stall_after = 5
+    engine.submit(request("a", output=12), 0.0)
+    ends = [0.0]
+    while (step := engine.begin(ends[-1])) is not None:
+        engine.complete(step)
+        ends.append(step.end_s)
+    gaps = [late - early for early, late in pairwise(ends)]
+
+    assert [gap > STALL_S for gap in gaps] == [False] * 5 + [True] + [False] * 6
+
+
+def test_counters_can_start_anew() -> None:
+    run = Run(SETTINGS, request("a"))
+    run.engine.reset_counters()
+
+    assert run.engine.counters.generation_tokens == 0

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -40,7 +41,7 @@ def text(generation: Generation, count: int = 40) -> str:
 def test_a_chat_prompt_is_its_messages_in_the_template() -> None:
     expected = "<|im_start|>user\nTell me about integers.<|im_end|>\n<|im_start|>assistant\n<think>\n"
 
-    assert list(parse().prompt_ids) == tokenize(expected)
+    assert list(parse().prompt_ids) == list(tokenize(expected))
 
 
 def test_thinking_off_closes_the_thought_in_the_prompt() -> None:
@@ -125,6 +126,30 @@ def test_a_tool_left_to_choice_is_not_called() -> None:
     assert "city" not in text(parse(tools=[WEATHER], **OFF))
 
 
+def test_log_probabilities_are_asked_for_in_each_endpoints_way() -> None:
+    assert parse().options.logprobs is None
+    assert parse(logprobs=True).options.logprobs == 0
+    assert parse(logprobs=True, top_logprobs=5).options.logprobs == 5
+    assert parse("completions", logprobs=2).options.logprobs == 2
+
+
+def test_a_server_may_let_the_model_choose_tools() -> None:
+    body: dict[str, Any] = {"messages": MESSAGES, "tools": [WEATHER], "temperature": 0}
+    body["messages"] = [{"role": "user", "content": "How is the weather in Rome?"}]
+    chosen = parse_generation(body, "chat", replace(LIMITS, automatic_tools=True), nonce="")
+
+    assert chosen.finish_reason == "tool_calls"
+    assert parse(**body).finish_reason == "stop"
+
+
+def test_a_form_is_followed_behind_the_thoughts() -> None:
+    formed = parse(structured_outputs={"regex": "(yes|no)"})
+    pieces = [formed.answer.piece(position) for position in range(formed.output_tokens)]
+
+    assert "".join(piece.text for piece in pieces if piece.channel == "content") in ("yes", "no")
+    assert formed.answer.reasoning_tokens > 0
+
+
 def test_stream_options_are_read() -> None:
     usage = {"include_usage": True, "continuous_usage_stats": True}
     options = parse(stream=True, stream_options=usage, return_token_ids=True).options
@@ -134,7 +159,7 @@ def test_stream_options_are_read() -> None:
 
 def test_tokenize_takes_a_prompt_or_messages() -> None:
     assert parse_tokenize({"prompt": "one two"}) == tokenize("one two")
-    assert parse_tokenize({"messages": MESSAGES}) == list(parse().prompt_ids)
+    assert parse_tokenize({"messages": MESSAGES}) == parse().prompt_ids
 
 
 def refusal(endpoint: Endpoint = "chat", **body: Any) -> tuple[int, object]:
@@ -215,16 +240,22 @@ REFUSALS: list[tuple[dict[str, Any], tuple[int, object]]] = [
     ({"n": 2}, error("The simulator does not support n=2. Send n=1.", "n")),
     ({"stop": ["x"]}, error("The simulator does not support stop=['x']. Leave stop out.", "stop")),
     (
-        {"logprobs": True},
-        error("The simulator does not support logprobs=True. Leave logprobs out.", "logprobs"),
+        {"prompt_logprobs": 1},
+        error(
+            "The simulator does not support prompt_logprobs=1. Leave prompt_logprobs out.", "prompt_logprobs"
+        ),
     ),
     (
-        {"response_format": {"type": "json_object"}},
+        {"logprobs": True, "top_logprobs": 1000},
         error(
-            "The simulator does not support response_format={'type': 'json_object'}. Leave "
-            "response_format out.",
-            "response_format",
+            "Requested sample logprobs of 1000, which is greater than max allowed: 20 (parameter=logprobs, "
+            "value=1000)",
+            "logprobs",
         ),
+    ),
+    (
+        {"top_logprobs": 5},
+        error("when using `top_logprobs`, `logprobs` must be set to true.", None),
     ),
     (
         {"tool_choice": "required"},

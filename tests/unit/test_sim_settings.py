@@ -89,9 +89,43 @@ def test_own_flags_are_understood() -> None:
     )
 
     assert (settings.engine.slowdown, settings.engine.seed) == (2.0, 9)
-    assert (settings.engine.noise, settings.engine.jit_s) == (0.0, 0.0)
+    assert (settings.engine.conditions.noise, settings.engine.jit_s) == (0.0, 0.0)
     assert settings.faults == Faults(lumps=True, no_usage=True)
     assert (settings.emissions_file, settings.start_delay_s) == ("file", 1.5)
+
+
+def test_options_of_a_real_target_are_accepted_and_named() -> None:
+    settings = parse_arguments(
+        [
+            *("some/model", "--quantization", "modelopt", "--moe_backend=marlin", "--dtype", "auto"),
+            *("--gpu-memory-utilization", "0.35", "--kv-cache-memory-bytes", "4294967296"),
+            *("--trust-remote-code", "--no-async-scheduling", "--compilation-config.mode", "3"),
+            *("--cudagraph-capture-sizes", "1", "2", "--max-num-seqs", "4"),
+        ]
+    )
+
+    assert settings.model == "some/model"
+    assert settings.engine.max_num_seqs == 4
+    assert settings.ignored_options == (
+        *("--quantization", "--moe-backend", "--dtype", "--gpu-memory-utilization"),
+        *("--kv-cache-memory-bytes", "--trust-remote-code", "--no-async-scheduling"),
+        *("--compilation-config", "--cudagraph-capture-sizes"),
+    )
+    assert parse_arguments([]).ignored_options == ()
+
+
+def test_a_seed_fixes_the_luck_of_a_start() -> None:
+    def factor(*argv: str) -> float:
+        return parse_arguments(["--launch-sd", "0.05", *argv]).engine.conditions.launch_factor
+
+    assert factor("--seed", "7") == factor("--seed", "7") != factor("--seed", "8")
+    assert factor() != factor()
+    assert parse_arguments([]).engine.conditions.launch_factor == 1.0
+
+
+def test_it_is_paced_unless_told_otherwise() -> None:
+    assert parse_arguments([]).paced
+    assert not parse_arguments(["--unpaced"]).paced
 
 
 def test_the_key_of_the_environment_is_used_unless_a_flag_gives_one() -> None:
@@ -106,15 +140,17 @@ EXAMPLE = 'Write for example \'{"method": "mtp", "num_speculative_tokens": 3}\'.
     ("argv", "message"),
     [
         (
-            ["--quantization", "modelopt", "--enforce-eager"],
+            ["--quantisation", "modelopt"],
             (
-                "The simulator does not know '--quantization --enforce-eager'. Valid options: --api-key, "
-                "--emissions, --enable-auto-tool-choice, --enable-prefix-caching, "
-                "--enable-prompt-tokens-details, --fault, --help, --host, --jit-s, --max-model-len, "
+                "The simulator does not know '--quantisation'. Valid options: --api-key, --emissions, "
+                "--enable-auto-tool-choice, --enable-prefix-caching, --enable-prompt-tokens-details, "
+                "--fault, --heat, --heat-s, --help, --host, --jit-s, --launch-sd, --max-model-len, "
                 "--max-num-batched-tokens, --max-num-seqs, --model, --no-enable-auto-tool-choice, "
-                "--no-enable-prefix-caching, --no-enable-prompt-tokens-details, --noise, --port, "
+                "--no-enable-prefix-caching, --no-enable-prompt-tokens-details, --noise, --outliers, --port, "
                 "--profile, --reasoning-parser, --seed, --served-model-name, --slowdown, "
-                "--speculative-config, --start-delay-s, --stats-interval-s, --tool-call-parser."
+                "--speculative-config, --ssl-certfile, --ssl-keyfile, --start-delay-s, --stats-interval-s, "
+                "--tool-call-parser, --unpaced. Options of vLLM's that it accepts and ignores are listed by "
+                "sparkperf sim --help."
             ),
         ),
         (
@@ -159,6 +195,6 @@ def test_refuses(argv: list[str], message: str) -> None:
 
 def test_refuses_an_unknown_profile_and_lists_the_known_ones() -> None:
     with pytest.raises(
-        ConfigError, match=r"^Argument --profile: invalid choice: 'h200' \(choose from '?gb10-nvfp4'?\)"
+        ConfigError, match=r"^Argument --profile: invalid choice: 'h200' \(choose from '?gb10-nvfp4'?, "
     ):
         parse_arguments(["--profile", "h200"])

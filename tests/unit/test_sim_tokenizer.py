@@ -51,10 +51,10 @@ def test_text_is_cut_into(text: str, pieces: list[str]) -> None:
 
 
 def test_control_tokens_have_ids_that_no_word_has() -> None:
-    assert tokenize(END_OF_TURN) == [CONTROL_IDS[END_OF_TURN]]
+    assert tokenize(END_OF_TURN) == (CONTROL_IDS[END_OF_TURN],)
     assert token_id("word") > max(CONTROL_IDS.values())
 
 
 def test_ids_hang_on_the_spelling_alone() -> None:
     # crc32 of the piece, so the same in every process and version; recordings with token ids stay valid.
-    assert tokenize("one more time") == [126321, 42425, 150528]
+    assert tokenize("one more time") == (126321, 42425, 150528)

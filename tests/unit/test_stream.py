@@ -239,6 +239,15 @@ def test_gaps_are_those_between_token_events() -> None:
     assert (answer.ttft_ms, answer.e2el_ms, answer.itl_ms) == (500.0, 1000.0, (500.0,))
 
 
+def test_events_of_one_read_have_no_gap_between_them() -> None:
+    reader = StreamReader("chat")
+    reader.feed(chat_event("a") + chat_event("b"), 1.0)
+    reader.feed(chat_event("c") + chat_event("d"), 1.5)
+    reader.feed(FINISH + usage_event(4) + DONE, 9.0)
+    answer = reader.finish(written_s=0.5)
+    assert (answer.token_events, answer.itl_ms) == (4, (500.0,))
+
+
 def test_a_fault_of_the_transport_counts_where_the_answer_was_not_complete() -> None:
     lost = Fault("connection_lost", "ReadError")
     for ending, reason in (

@@ -1,0 +1,152 @@
+"""What a pass is checked against: the answers' own words about the cache, and the server's counters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from simulator_process import StartSimulator
+
+from pytest_sparkperf.adapters.http import httpx
+from pytest_sparkperf.adapters.server import attach_server
+from pytest_sparkperf.core.errors import ConfigError
+from pytest_sparkperf.core.gate import parse_mark
+from pytest_sparkperf.core.load import Load
+from pytest_sparkperf.core.order import SUBJECT
+from pytest_sparkperf.core.prompts import shipped_prompts
+from pytest_sparkperf.core.targets import Target, Traffic
+from pytest_sparkperf.core.variant import Variant, make_variant
+from pytest_sparkperf.experiment.bench import Bench
+from pytest_sparkperf.experiment.counters import settled_scrape
+from pytest_sparkperf.experiment.side import Side
+from pytest_sparkperf.experiment.starter import Starter
+
+FLAGS = ("--unpaced", "--jit-s", "0")
+WARM = (*FLAGS, "--enable-prompt-tokens-details", "--fault", "warm_cache")
+SHORT = Load(output_tokens=8)
+
+
+class Pages(httpx.AsyncBaseTransport):
+    """The way to a server, on which ``/metrics`` may be hidden or replaced."""
+
+    def __init__(self, *, hidden: bool = False, texts: tuple[str, ...] = ()) -> None:
+        self.hidden = hidden
+        self.texts = list(texts)
+        self._way = httpx.AsyncHTTPTransport()
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/metrics":
+            if self.hidden:
+                return httpx.Response(404)
+            if self.texts:
+                return httpx.Response(200, text=self.texts.pop(0))
+        return await self._way.handle_async_request(request)
+
+    async def aclose(self) -> None:
+        await self._way.aclose()
+
+
+def variant_at(url: str, traffic: Traffic = "exclusive") -> Variant:
+    return make_variant(Target("rented", "attach", urls=((None, url),), traffic=traffic))
+
+
+def with_side(
+    url: str, pages: Pages, what: Callable[[Side], Awaitable[None]], traffic: Traffic = "exclusive"
+) -> None:
+    async def run() -> None:
+        variant = variant_at(url, traffic)
+        async with httpx.AsyncClient(base_url=url, transport=pages) as client:
+            await what(Side(variant, attach_server(variant), client, SHORT, shipped_prompts(1)))
+
+    asyncio.run(run())
+
+
+async def send(side: Side, index: int) -> str | None:
+    await side.begin(index)
+    await side.shoot(0)
+    await side.end()
+    return side.fault()
+
+
+@pytest.mark.parametrize(
+    ("traffic", "hidden"), [("exclusive", False), ("exclusive", True), ("shared", False), ("shared", True)]
+)
+def test_a_warm_cache_is_found_with_and_without_counters(
+    simulator: StartSimulator, traffic: Traffic, hidden: bool
+) -> None:
+    async def check(side: Side) -> None:
+        await send(side, 0)
+        fault = await send(side, 1)
+        cached = side.records[-1].cached_tokens
+        assert cached > 0
+        assert fault == (
+            f"{cached} prompt tokens came from the prefix cache, which was to be cold: start the server with "
+            "--no-enable-prefix-caching, or use a vLLM that knows cache_salt"
+        )
+
+    with_side(simulator(*WARM).url, Pages(hidden=hidden), check, traffic)
+
+
+def test_counters_that_vanish_are_a_fault(simulator: StartSimulator) -> None:
+    url, pages = simulator(*FLAGS).url, Pages()
+
+    async def check(side: Side) -> None:
+        assert await send(side, 0) is None
+        pages.hidden = True
+        assert await send(side, 1) == (
+            f"{url}/metrics was there before and did not answer around this pass, so its tokens could not be "
+            "checked: see whether the server still runs, and what stands between it and this client"
+        )
+        assert await send(side, 1) is not None
+        assert side.notes() == ()
+
+    with_side(url, pages, check)
+
+
+def test_counters_that_never_were_are_a_note(simulator: StartSimulator) -> None:
+    url = simulator(*FLAGS).url
+
+    async def check(side: Side) -> None:
+        assert side.notes() == ()
+        assert await send(side, 0) is None
+        [note] = side.notes()
+        assert note == (
+            f"tokens and prefix cache could not be checked against the server's counters: {url} shows no "
+            "/metrics"
+        )
+
+    with_side(url, Pages(hidden=True), check)
+
+
+def test_a_scrape_waits_until_nothing_runs() -> None:
+    def page(running: int, tokens: int) -> str:
+        return f"vllm:num_requests_running {running}\nvllm:generation_tokens_total {tokens}\n"
+
+    pages = Pages(texts=(page(1, 5), page(1, 5), page(1, 5), page(0, 8), page(0, 8)))
+
+    async def run() -> float | None:
+        async with httpx.AsyncClient(base_url="http://127.0.0.1", transport=pages) as client:
+            found = await settled_scrape(client)
+        return None if found is None else found.total("vllm:generation_tokens_total")
+
+    assert asyncio.run(run()) == 8
+    assert pages.texts == []
+
+
+def test_several_streams_on_a_shared_server_are_refused(simulator: StartSimulator, tmp_path: Path) -> None:
+    variant = variant_at(simulator(*FLAGS).url, "shared")
+    spec = replace(parse_mark({"min_decode": 1}), load=Load(concurrency=4))
+    bench = Bench(expected=(), starter=Starter(lambda: tmp_path), root=tmp_path)
+    try:
+        with pytest.raises(ConfigError) as raised:
+            bench.measure({SUBJECT: variant}, spec, gates=1)
+    finally:
+        bench.close()
+    assert str(raised.value) == (
+        "concurrency=4 cannot be measured on target 'rented', which says traffic: shared: requests of others "
+        "would fill the batch too, and nothing would tell; measure concurrency=1 there, or keep others off "
+        "it and say traffic: exclusive"
+    )
