@@ -174,7 +174,11 @@ def _server(url: str, facts: Mapping[str, Any], key: str | None, process: Superv
 
 
 def _check_listener(startup: Startup) -> None:
-    if held_by(startup.port, startup.process.pids()) is False:
+    pids = startup.process.pids()
+    if held_by(startup.port, pids) is False:
+        if not pids:
+            _await_exit(startup)  # it ended just now, and its exit says more
+        startup.check_alive()
         raise ServerError(
             f"server {startup.name!r} runs, but port {startup.port} is answered by a process that is not "
             f"part of it; stop that process, or name another `port` in the args of target {startup.target!r}."
@@ -186,14 +190,19 @@ def _check_still_there(startup: Startup, client: httpx.Client) -> None:
     if fetch(client, "/v1/models").status is not None:
         startup.check_alive()
         return
-    deadline = time.monotonic() + _EXIT_REPORT_S
-    while time.monotonic() < deadline:
-        startup.check_alive()
-        time.sleep(0.02)
+    _await_exit(startup)
     raise ServerError(
         f"server {startup.name!r} generated a token and then stopped answering on port {startup.port}; "
         f"look for the reason in its log.{log_excerpt(startup.process)}"
     )
+
+
+def _await_exit(startup: Startup) -> None:
+    """Raise the ServerError of a process that has ended, as soon as its exit is reported."""
+    deadline = time.monotonic() + _EXIT_REPORT_S
+    while time.monotonic() < deadline:
+        startup.check_alive()
+        time.sleep(0.02)
 
 
 def _check_started_k(variant: Variant, server: Server) -> None:

@@ -7,6 +7,7 @@ from suite_runner import Suite
 
 PLAIN = "def test_plain(): ...\n"
 GATE = f"{PLAIN}\ndef test_gate(sparkperf_measure): ...\n"
+MARKED = "from pytest_sparkperf import sparkperf\n\n@sparkperf(min_decode=1)\ndef test_gate(): ...\n"
 PER_K = (
     "say once per k which server has it, for example --sparkperf-url 0=http://host:8000 "
     "--sparkperf-url 3=http://host:8001"
@@ -141,7 +142,7 @@ def test_under_xdist_the_fault_is_told_as_well(suite: Suite, how: str) -> None:
 
 def test_with_ci_set_the_simulator_must_be_asked_for(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "true")
-    suite.pytester.makepyfile(test_it=GATE)
+    suite.pytester.makepyfile(test_it=MARKED)
 
     result = suite.quick_run()
 
@@ -155,7 +156,7 @@ def test_with_ci_set_the_simulator_must_be_asked_for(suite: Suite, monkeypatch: 
 
 def test_several_targets_and_none_named(suite: Suite) -> None:
     suite.yaml(YAML)
-    suite.pytester.makepyfile(test_it=GATE)
+    suite.pytester.makepyfile(test_it=MARKED)
 
     assert usage_error(suite.quick_run()) == (
         "ERROR: test_it.py::test_gate: no target is named; targets are fast, slow; name one by "

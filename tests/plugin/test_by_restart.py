@@ -22,6 +22,7 @@ def one_at_a_time(suite: Suite) -> Suite:
     return suite
 
 
+@pytest.mark.slow
 def test_servers_are_started_in_turn_and_judged(one_at_a_time: Suite) -> None:
     one_at_a_time.pytester.makepyfile(
         """

@@ -26,6 +26,7 @@ def quickstart(tmp_path: Path) -> Path:
     return Path(shutil.copytree(EXAMPLES / "quickstart", tmp_path / "quickstart"))
 
 
+@pytest.mark.slow
 def test_quickstart_passes(quickstart: Path) -> None:
     done = run(quickstart)
 
@@ -34,6 +35,7 @@ def test_quickstart_passes(quickstart: Path) -> None:
     assert done.stdout.count("  SIMULATED PASS min_") == 3
 
 
+@pytest.mark.slow
 def test_quickstart_fails_on_the_slow_target_with_figures(quickstart: Path) -> None:
     done = run(quickstart, "--sparkperf-target", "slow")
 

@@ -88,6 +88,7 @@ async def test_async(sparkperf_measure):
     suite.run().assert_outcomes(passed=1)
 
 
+@pytest.mark.slow
 def test_two_servers_are_compared_in_the_body(suite: Suite) -> None:
     suite.pytester.makefile(
         ".yaml",

@@ -17,6 +17,8 @@ import pytest
 from pytest_sparkperf.adapters.lock import present_holder
 from pytest_sparkperf.adapters.proctable import read_process
 
+pytestmark = pytest.mark.slow  # each test starts processes and waits for their end
+
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 120
 # A server with a child in a session of its own, as engines have: it must go too.

@@ -54,7 +54,8 @@ class OneAtATime:
         return Side(self.variant(), server, client, spec.load, shipped_prompts(spec.load.concurrency))
 
 
-@pytest.mark.parametrize("gates", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("gates", [1, pytest.param(2, marks=pytest.mark.soak)])
 def test_four_starts_judge_every_gate_of_the_pair(simulator: StartSimulator, gates: int) -> None:
     servers = OneAtATime(simulator, {"A": "0.3", "B": "0.2"})
     keywords = {"against": {"k": 0}, "min_speedup": 1.1, "min_decode": 1, **SHORT}

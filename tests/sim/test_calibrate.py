@@ -52,6 +52,7 @@ def starter(simulator: StartSimulator) -> Iterator[Starter]:
         process.stop()
 
 
+@pytest.mark.slow
 def test_starts_that_differ_are_found_to_scatter_and_a_settled_temperature_is_the_plateau(
     starter: Starter,
 ) -> None:
@@ -79,7 +80,7 @@ def test_starts_that_differ_are_found_to_scatter_and_a_settled_temperature_is_th
     assert server.simulated
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_temperature_that_goes_on_rising_is_no_plateau(starter: Starter) -> None:
     readings, seconds = count(), count(step=400)
     outside = Outside(

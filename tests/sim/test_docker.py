@@ -25,6 +25,8 @@ from pytest_sparkperf.core.targets import Target
 from pytest_sparkperf.core.variant import Variant, make_variant
 
 UID, GID = os.getuid(), os.getgid()
+pytestmark = pytest.mark.slow  # each test starts processes and waits for their end
+
 DIGEST = "sha256:" + "d" * 64
 
 

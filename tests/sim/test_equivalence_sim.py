@@ -156,6 +156,7 @@ def test_clean_servers_are_equal_on_every_line(pair: Pair) -> None:
     assert report.acceptance.k == 3
 
 
+@pytest.mark.slow
 def test_twenty_clean_runs_find_nothing(simulator: StartSimulator) -> None:
     reports = asyncio.run(clean_runs(clean_pairs(simulator), CLEAN_RUNS // _AT_ONCE, max_tokens=8))
 
@@ -164,7 +165,7 @@ def test_twenty_clean_runs_find_nothing(simulator: StartSimulator) -> None:
         assert_clean(report)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_two_hundred_clean_runs_find_nothing(simulator: StartSimulator) -> None:
     reports = asyncio.run(clean_runs(clean_pairs(simulator), MANY_CLEAN_RUNS // _AT_ONCE, max_tokens=64))

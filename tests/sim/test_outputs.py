@@ -52,6 +52,7 @@ def outcomes(result: Result) -> dict[str, str]:
     return {verdict.gate: verdict.outcome for verdict in result.verdicts}
 
 
+@pytest.mark.slow
 def test_the_second_start_finds_no_other_server_up_and_none_is_left(tmp_path: Path) -> None:
     starter = WatchedStarter(tmp_path)
 
@@ -63,6 +64,7 @@ def test_the_second_start_finds_no_other_server_up_and_none_is_left(tmp_path: Pa
     assert outcomes(result)["same_output"] != "ERROR"
 
 
+@pytest.mark.slow
 def test_a_second_start_that_fails_is_an_error_beside_the_speed(tmp_path: Path) -> None:
     starter = WatchedStarter(tmp_path, fails_at=3)
 

@@ -79,7 +79,7 @@ def test_writers_at_once_lose_and_double_nothing_that_is_kept(tmp_path: Path, st
     assert len(set(kept)) == len(kept) == len({*kept[-10:], *(record.run for record in series.anchors)})
 
 
-@pytest.mark.parametrize("kills", [6, pytest.param(200, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])])
+@pytest.mark.parametrize("kills", [6, pytest.param(200, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])])
 def test_a_writer_killed_at_any_moment_leaves_a_whole_file(
     tmp_path: Path, start_writer: Start, kills: int
 ) -> None:

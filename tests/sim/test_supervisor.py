@@ -228,6 +228,7 @@ def test_a_python_that_cannot_run_the_supervisor_is_told(
     )
 
 
+@pytest.mark.slow
 def test_processes_that_do_not_end_are_named(
     start_process: Callable[..., SupervisedProcess], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
