@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from pytest_sparkperf.adapters.server import Server
 from pytest_sparkperf.core.errors import ServerError
 from pytest_sparkperf.core.frozen import FrozenMap

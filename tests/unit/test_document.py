@@ -243,7 +243,8 @@ def test_what_is_wrong_with_a_document(document: Any, text: str) -> None:
             {"launch": "attach", "url": "http://h:1", "args": {}},
             (
                 "targets.x.args: is for launch: vllm, docker, recipe, command and sim, not for launch: "
-                "attach, whose keys are launch, model, k, ready_timeout_s, url, api_key_env, traffic, hardware"
+                "attach, whose keys are launch, model, k, ready_timeout_s, url, api_key_env, traffic, "
+                "hardware"
             ),
         ),
         (
