@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from suite_runner import Suite
 
 SMALL = "prompt_tokens=40, output_tokens=16, max_rounds=3"
