@@ -17,7 +17,7 @@ import pytest
 SUITE = """
 from pytest_sparkperf import sparkperf
 
-@sparkperf(k=3, against={"k": 0}, min_speedup=1.2, prompt_tokens=64, output_tokens=32)
+@sparkperf(k=3, against={"k": 0}, min_speedup=2, prompt_tokens=64, output_tokens=128)
 def test_mtp_pays(): ...
 """
 HANG = """
@@ -67,12 +67,21 @@ def folder(tmp_path: Path, live_config: Path) -> Path:
 def test_speedup_that_mtp_does_not_bring_fails_and_nothing_is_left(folder: Path) -> None:
     (folder / "test_mtp.py").write_text(SUITE)
 
-    done = subprocess.run(
-        COMMAND, cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=900, check=False
-    )
+    for _ in range(3):
+        done = subprocess.run(
+            COMMAND,
+            cwd=folder,
+            env=environment(folder),
+            capture_output=True,
+            text=True,
+            timeout=900,
+            check=False,
+        )
+        if "INCONCLUSIVE" not in done.stdout:  # other work on this machine may leave it open
+            break
 
     assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout
-    assert "FAIL min_speedup=1.2: " in done.stdout
+    assert "FAIL min_speedup=2: " in done.stdout
     assert "times the speed (interval " in done.stdout
     assert "against tiny k=0" in done.stdout
     urls = set(re.findall(r"http://127\.0\.0\.1:[0-9]+", done.stdout))
