@@ -21,9 +21,6 @@ from pytest_sparkperf import sparkperf
 def test_mtp_pays(): ...
 """
 HANG = """
-from pytest_sparkperf import sparkperf
-
-@sparkperf(min_decode=1, prompt_tokens=64, output_tokens=16)
 def test_it(sparkperf_server):
     import pathlib, time
     pathlib.Path("up").write_text(sparkperf_server.url)
