@@ -53,6 +53,7 @@ def judge(folder: Path) -> subprocess.CompletedProcess[str]:
     return done
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_equal_servers_do_not_fail_and_mtp_is_no_gain_on_a_cpu(tmp_path: Path, live_config: Path) -> None:
     shutil.copy(live_config, tmp_path / "sparkperf.yaml")
