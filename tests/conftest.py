@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 # httpx loads it at its first request. Were that within a test that uses pytester, it would be forgotten
@@ -9,6 +10,9 @@ from collections.abc import Iterator
 import httpcore  # noqa: F401
 import pytest
 from simulator_process import SimulatorPool, StartSimulator
+
+# What CI changes (no simulator unasked, no downloads) is tested where a test sets it, and nowhere by accident.
+os.environ.pop("CI", None)
 
 
 @pytest.fixture(scope="session")
