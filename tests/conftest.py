@@ -11,7 +11,7 @@ import httpcore  # noqa: F401
 import pytest
 from simulator_process import SimulatorPool, StartSimulator
 
-# What CI changes (no simulator unasked, no downloads) is tested where a test sets it, and nowhere by accident.
+# What CI changes (no simulator unasked, no downloads) is tested where a test sets it, nowhere by accident.
 os.environ.pop("CI", None)
 
 
