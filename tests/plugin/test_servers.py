@@ -128,9 +128,6 @@ def test_a_lock_timeout_that_is_none_is_refused(folder: Path, written: str) -> N
     ) in out
 
 
-AB = "@sparkperf(k=3, against={'k': 0}, min_speedup=1.1)\ndef test_one(): ...\n"
-
-
 def test_facts_that_are_not_as_expected_end_a_gate_before_it_measures(folder: Path) -> None:
     write(
         folder,
