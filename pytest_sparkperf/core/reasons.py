@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pytest_sparkperf.core.claim import Claim, Kind
 from pytest_sparkperf.core.constants import LOOKS
@@ -24,6 +25,14 @@ _QUIETER = {
     "baseline": "record more baseline runs, allow a wider margin, or measure on a quieter machine",
     "paired": "move the limit, or measure on a quieter machine",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class PassChange:
+    """How a warm-up pass differs from the one before (shares): in the mean, and where it moved most."""
+
+    mean: float
+    largest: float
 
 
 def figure(value: float | None) -> str:
@@ -75,15 +84,18 @@ def drifted(drift: float) -> str:
     return f"the speed changed by {100 * drift:+.1f} % over the window"
 
 
-def never_steady(passes: int, metric: str, gain: float | None, *, compiling: bool, missing: int) -> str:
+def never_steady(passes: int, metric: str, seen: PassChange | None, *, compiling: bool, missing: int) -> str:
     """Say why warm-up gave up."""
     if compiling:
         cause = "kernels were still compiling in the last one; send these shapes to the server first"
-    elif missing:
+    elif missing or seen is None:
         cause = f"{metric} was not measured in {missing} of them; see the invalid requests"
     else:
-        change = "unknown" if gain is None else f"{100 * gain:+.1f} %"
-        cause = f"the last one changed {metric} by {change}; look for other load on the machine"
+        cause = (
+            f"the last one changed {metric} by {100 * seen.mean:+.1f} %, one of its requests by "
+            f"{100 * seen.largest:+.1f} %; look for other load on the machine, or ask for longer answers "
+            "(output_tokens), which scatter less"
+        )
     return f"never became steady in {passes} warm-up passes: {cause}"
 
 

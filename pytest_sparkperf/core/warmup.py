@@ -66,13 +66,10 @@ class WarmUp:
     def reason(self) -> str:
         """Why it was given up, in words."""
         speeds = [taken.all_speeds(self.metric) for taken in self._passes]
-        before, after = speeds[-2:]
-        change = None
-        if before is not None and after is not None:
-            change = math.exp((math.fsum(after) - math.fsum(before)) / len(after)) - 1
         missing = sum(found is None for found in speeds)
+        seen = _change(*speeds[-2:]) if not missing else None
         return reasons.never_steady(
-            len(speeds), self.metric, change, compiling=self._compiling, missing=missing
+            len(speeds), self.metric, seen, compiling=self._compiling, missing=missing
         )
 
     def _steady(self) -> bool:
@@ -90,3 +87,11 @@ class WarmUp:
         if before is None or after is None:
             return None
         return warmed(before, after, jump=jump, mean=mean)
+
+
+def _change(before: Sequence[float] | None, after: Sequence[float] | None) -> reasons.PassChange | None:
+    """Return how a pass differs from the one before it; None where one lacks a figure."""
+    if before is None or after is None:
+        return None
+    gains = [now - then for then, now in zip(before, after, strict=True)]
+    return reasons.PassChange(math.expm1(math.fsum(gains) / len(gains)), math.expm1(max(gains, key=abs)))

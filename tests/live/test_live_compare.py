@@ -14,7 +14,7 @@ SUITE = """
 import pytest
 from pytest_sparkperf import sparkperf
 
-pytestmark = sparkperf(prompt_tokens=64, output_tokens=128)
+pytestmark = sparkperf(prompt_tokens=64, output_tokens=512)
 
 @pytest.mark.parametrize("run", range(5))
 @sparkperf(k=0, against={"k": 0, "env": {"SPARKPERF_ARM": "A"}}, max_slowdown=0.05)

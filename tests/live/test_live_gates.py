@@ -32,7 +32,7 @@ from pytest_sparkperf.experiment.side import Side
 from pytest_sparkperf.experiment.tokens import token_counter
 
 # Long enough a stream that other work on the machine does not look like a change of the server.
-TOKENS = 128
+TOKENS = 256
 SMALL = {"prompt_tokens": 64, "output_tokens": TOKENS, "max_rounds": 3}
 # The server prints its statistics every 2 s (VLLM_LOG_STATS_INTERVAL in vllm_serve.py).
 LOG_WAIT_S = 30

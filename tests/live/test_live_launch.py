@@ -17,7 +17,7 @@ import pytest
 SUITE = """
 from pytest_sparkperf import sparkperf
 
-@sparkperf(k=3, against={"k": 0}, min_speedup=2, prompt_tokens=64, output_tokens=128)
+@sparkperf(k=3, against={"k": 0}, min_speedup=2, prompt_tokens=64, output_tokens=512)
 def test_mtp_pays(): ...
 """
 HANG = """

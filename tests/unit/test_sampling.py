@@ -256,8 +256,9 @@ def test_a_server_that_never_becomes_steady_is_not_judged() -> None:
         verdict.reason
         == sampler.reason
         == (
-            "never became steady in 8 warm-up passes: the last one changed decode_tok_s by +5.0 %; "
-            "look for other load on the machine"
+            "never became steady in 8 warm-up passes: the last one changed decode_tok_s by +5.0 %, "
+            "one of its requests by +5.0 %; look for other load on the machine, or ask for longer answers "
+            "(output_tokens), which scatter less"
         )
     )
 

@@ -91,8 +91,9 @@ def test_a_climb_that_never_ends_is_given_up() -> None:
 
     assert steps == ["go on"] * 7 + ["given up"]
     assert warm_up.reason == (
-        "never became steady in 8 warm-up passes: the last one changed decode_tok_s by +5.0 %; "
-        "look for other load on the machine"
+        "never became steady in 8 warm-up passes: the last one changed decode_tok_s by +5.0 %, "
+        "one of its requests by +5.0 %; look for other load on the machine, or ask for longer answers "
+        "(output_tokens), which scatter less"
     )
 
 
