@@ -25,7 +25,7 @@ FREE: Mapping[str, tuple[str, ...]] = {
         "step_overhead_s",
         "draft_overhead_s",
         "speculation_overhead_s",
-        "draft_routing_overlap",
+        "padded_token_s",
         "kv_read_efficiency",
         "draft_kv_share",
         "prefill_token_s",

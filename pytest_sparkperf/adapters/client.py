@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pytest_sparkperf.adapters.http import httpx
@@ -93,8 +93,19 @@ class Timeouts:
     gap_s: float = 60.0
     total_s: float = 3600.0
 
+    def scaled(self, by: float) -> Timeouts:
+        """Return the same waits on a clock that runs so many times as fast; connecting has its own."""
+        return replace(
+            self, first_event_s=self.first_event_s * by, gap_s=self.gap_s * by, total_s=self.total_s * by
+        )
+
 
 _DEFAULT_TIMEOUTS = Timeouts()
+
+
+def clock_of(time_scale: float) -> Callable[[], float]:
+    """Return a clock on which ``time_scale`` seconds pass in one: that of a simulated machine."""
+    return time.monotonic if time_scale == 1 else lambda: time.monotonic() * time_scale
 
 
 @dataclass(frozen=True, slots=True)

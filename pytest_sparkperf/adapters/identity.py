@@ -31,7 +31,9 @@ def read_facts(client: httpx.Client, model: Mapping[str, Any]) -> dict[str, Any]
     found |= {"model": model["id"], "max_model_len": model.get("max_model_len"), "version": version}
     facts = {name: value for name, value in found.items() if value is not None}
     simulated = str(version).endswith(_SIMULATED_VERSION) or model.get("owned_by") == _SIMULATED_OWNER
-    return facts | {"k": _draft_tokens(client, info), "simulated": simulated}
+    facts |= {"k": _draft_tokens(client, info), "simulated": simulated}
+    scale = info.get("system_env", "time_scale") if simulated else None
+    return facts | {"time_scale": scale} if isinstance(scale, int | float) and scale > 0 else facts
 
 
 def _draft_tokens(client: httpx.Client, info: Page) -> int | None:

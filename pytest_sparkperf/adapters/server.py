@@ -49,6 +49,11 @@ class Server:
     process: SupervisedProcess | None = field(default=None, repr=False)
 
     @property
+    def time_scale(self) -> float:
+        """How many of its seconds pass in one of ours: 1, but for a simulator that was told otherwise."""
+        return float(self.facts.get("time_scale", 1.0))
+
+    @property
     def log_path(self) -> Path | None:
         """The log of a started server."""
         return None if self.process is None else self.process.log_path

@@ -96,6 +96,8 @@ def server_line(result: Result) -> str:
         parts.append(f"model {facts['model']}")
     if facts.get("version"):
         parts.append(f"vLLM {facts['version']}")
+    if (scale := facts.get("time_scale", 1)) != 1:
+        parts.append(f"(its time runs {scale:g} times as fast)")
     if facts.get("url"):
         parts.append(f"at {facts['url']}")
     return " ".join(parts)

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pytest_sparkperf.adapters.client import GenerationRequest, stream_request
+from pytest_sparkperf.adapters.client import GenerationRequest, Timeouts, clock_of, stream_request
 from pytest_sparkperf.adapters.http import open_async_client
 from pytest_sparkperf.adapters.server import Server
 from pytest_sparkperf.core.equivalence_report import EquivalenceReport
@@ -158,10 +158,11 @@ class Bench:
         server = self._pool.get(variant)
         endpoint: Endpoint = "completions" if "prompt" in body else "chat"
         request = GenerationRequest(endpoint, {"model": server.model, "temperature": 0, **body}, k=server.k)
+        clock, timeouts = clock_of(server.time_scale), Timeouts().scaled(server.time_scale)
 
         async def run() -> RequestResult:
             async with open_async_client(server.url, api_key=server.api_key) as client:
-                return await stream_request(client, request)
+                return await stream_request(client, request, timeouts=timeouts, clock=clock)
 
         return self._loop.run(run())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -36,24 +37,30 @@ class Burst:
 
 
 async def fire(
-    client: httpx.AsyncClient, build: Callable[[], Sequence[GenerationRequest]], timeouts: Timeouts
+    client: httpx.AsyncClient,
+    build: Callable[[], Sequence[GenerationRequest]],
+    timeouts: Timeouts,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Burst:
     """Send a burst, and once more when a request of it was not valid.
 
     ``build`` makes the requests anew for each attempt: a second one with the salt of the first would find its
     prompt in the prefix cache.
     """
-    first = await _together(client, build(), timeouts)
+    first = await _together(client, build(), timeouts, clock)
     if all(request.valid for request in first):
         return Burst(first)
-    return Burst(await _together(client, build(), timeouts), spoiled=first)
+    return Burst(await _together(client, build(), timeouts, clock), spoiled=first)
 
 
 async def _together(
-    client: httpx.AsyncClient, requests: Sequence[GenerationRequest], timeouts: Timeouts
+    client: httpx.AsyncClient,
+    requests: Sequence[GenerationRequest],
+    timeouts: Timeouts,
+    clock: Callable[[], float],
 ) -> tuple[RequestResult, ...]:
     # Streams are parsed when all are over: parsing one would delay the stamps of the others.
     recordings = await asyncio.gather(
-        *(record_request(client, request, timeouts=timeouts) for request in requests)
+        *(record_request(client, request, timeouts=timeouts, clock=clock) for request in requests)
     )
     return tuple(recording.result() for recording in recordings)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_sparkperf.adapters.client import GenerationRequest, Timeouts
+from pytest_sparkperf.adapters.client import GenerationRequest, Timeouts, clock_of
 from pytest_sparkperf.adapters.http import httpx
 from pytest_sparkperf.adapters.logtail import fence, read_since, read_tail
 from pytest_sparkperf.adapters.server import Server
@@ -76,7 +76,8 @@ class Side:
         self._name = variant.describe()
         self._wanted_k = variant.k
         self._exclusive = variant.traffic == "exclusive"
-        self._timeouts = Timeouts()
+        self._timeouts = Timeouts().scaled(server.time_scale)
+        self._clock = clock_of(server.time_scale)
         self._log_offset = 0
 
     async def begin(self, index: int) -> None:
@@ -88,7 +89,7 @@ class Side:
 
     async def shoot(self, cell: int) -> Burst:
         """Send one cell: at concurrency 1 its prompt, else one burst of different prompts."""
-        burst = await fire(self._client, lambda: self._requests(cell), self._timeouts)
+        burst = await fire(self._client, lambda: self._requests(cell), self._timeouts, self._clock)
         self.records[-1].bursts[cell] = burst
         return burst
 

@@ -58,7 +58,12 @@ async def _serve(settings: ServerSettings, log: ServerLog) -> None:
     if await _stopped_within(stop, settings.start_delay_s):
         return
     engine = Engine(settings.profile, settings.engine)
-    runner = EngineRunner(engine, on_compile=lambda name: _log_jit(log, name), paced=settings.paced)
+    runner = EngineRunner(
+        engine,
+        on_compile=lambda name: _log_jit(log, name),
+        paced=settings.paced,
+        time_scale=settings.time_scale,
+    )
     endings = Endings(process=lambda: _die(log), engine=lambda: _engine_died(log))
     app = SimServer(settings, runner, switches, endings, launch=f"{os.getpid()} {time.time_ns()}")
     listener = _listen(settings)
@@ -72,7 +77,7 @@ async def _serve(settings: ServerSettings, log: ServerLog) -> None:
     log.plain("INFO:     Application startup complete.")
     switches.listen(MemoryKeeper(log).follow)
     switches.listen(ForeignTraffic(runner, settings.engine.seed).follow)
-    logging = asyncio.create_task(_log_stats(log, engine, settings.stats_interval_s))
+    logging = asyncio.create_task(_log_stats(log, engine, settings))
     await _run_until(stop, runner)
     logging.cancel()
     server.close()
@@ -96,11 +101,11 @@ async def _run_until(stop: asyncio.Event, runner: EngineRunner) -> None:
         serving.result()
 
 
-async def _log_stats(log: ServerLog, engine: Engine, interval_s: float) -> None:
-    before = take_snapshot(engine.counters, time.monotonic())
+async def _log_stats(log: ServerLog, engine: Engine, settings: ServerSettings) -> None:
+    before = take_snapshot(engine.counters, time.monotonic() * settings.time_scale)
     while True:
-        await asyncio.sleep(interval_s)
-        after = take_snapshot(engine.counters, time.monotonic())
+        await asyncio.sleep(settings.stats_interval_s)
+        after = take_snapshot(engine.counters, time.monotonic() * settings.time_scale)
         for source, text in stats_lines(before, after, engine.state()):
             log.line(source, text)
         before = after

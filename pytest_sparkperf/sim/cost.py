@@ -29,7 +29,8 @@ def step_cost_s(
     asking += sum(chunk.tokens for chunk in prefill)
     weights_s = _read_s(profile, profile.dense_bytes + profile.expert_bytes * _experts_share(profile, asking))
     compute_s = sum(_prefill_compute_s(profile, chunk) for chunk in prefill)
-    decode_s = streams * (1 + draft_tokens) * profile.token_s
+    tokens = streams * (1 + draft_tokens)
+    decode_s = tokens * profile.token_s + (padded(tokens) - tokens) * profile.padded_token_s
     decode_s += _kv_read_s(profile, contexts) * (1 + profile.draft_kv_share * draft_tokens)
     batch_s = profile.batch_overhead_s * (1 + draft_tokens) if streams > 1 else 0.0
     return (
@@ -39,6 +40,14 @@ def step_cost_s(
         + decode_s
         + _draft_s(profile, streams, draft_tokens)
     )
+
+
+def padded(tokens: int) -> int:
+    """Return the tokens that a decode step computes for ``tokens``.
+
+    CUDA graphs are of some sizes only: 1, 2, 4 and the multiples of 8 (vLLM's cudagraph_capture_sizes).
+    """
+    return next((size for size in (0, 1, 2, 4) if tokens <= size), -(-tokens // 8) * 8)
 
 
 def _experts_share(profile: Profile, tokens: float) -> float:

@@ -116,6 +116,7 @@ class Engine:
         self.stall_after: int | None = None  # a fault stalls the engine after so many tokens of a request
         self._profile = profile
         self._settings = settings
+        self._acceptance = profile.accepted_given(settings.draft_tokens)
         self._queues = _Queues()
         self._kv_tokens = profile.kv_tokens(settings.draft_tokens)
         self._cache = PrefixCache(self._kv_tokens if settings.prefix_caching else 0)
@@ -264,7 +265,7 @@ class Engine:
 
         The draw of a position is the same at every k: drafting deeper cannot change the luck before it.
         """
-        table, ease = self._profile.acceptance, self._ease(stream)
+        table, ease = self._acceptance, self._ease(stream)
         for depth in range(self._settings.draft_tokens):
             likely = table[min(depth, len(table) - 1)] ** ease
             label = f"accept {self._settings.seed}"

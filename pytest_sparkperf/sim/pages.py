@@ -82,6 +82,7 @@ def server_info_page(settings: ServerSettings) -> _Json:
         "gpu": profile.gpu,
         "slowdown": engine.slowdown,
         "paced": settings.paced,
+        "time_scale": settings.time_scale,
         "launch_factor": engine.conditions.launch_factor,
     }
     return {"vllm_config": config, "vllm_env": {}, "system_env": environment}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -27,6 +28,7 @@ class Profile:
     # Costs that no byte explains.
     step_overhead_s: float
     token_s: float  # each token that goes through a decode step: sampling, linear-attention state
+    padded_token_s: float  # each token that a decode step is filled up with, to a size that has kernels
     # Speculative decoding.
     draft_bytes: float  # read by every draft pass besides its experts
     draft_expert_bytes: float
@@ -44,6 +46,8 @@ class Profile:
     max_model_len: int
     max_num_seqs: int
     max_num_batched_tokens: int
+    # ``acceptance`` when 1, 2, ... tokens are drafted, where it is known for each.
+    acceptance_by_k: tuple[tuple[float, ...], ...] = ()
     # How much easier one text is to draft than another: sd of the logarithm of the exponent of acceptance.
     acceptance_spread: float = 0.0
     # Each pass over more than one stream: kernels for a matrix where one stream has a vector.
@@ -54,3 +58,16 @@ class Profile:
     def kv_tokens(self, draft_tokens: int) -> int:
         """Return the size of the KV cache when ``draft_tokens`` are drafted."""
         return self.kv_cache_tokens_with_drafts if draft_tokens else self.kv_cache_tokens
+
+    def accepted_given(self, draft_tokens: int) -> tuple[float, ...]:
+        """Return ``acceptance`` when ``draft_tokens`` are drafted."""
+        known = 1 <= draft_tokens <= len(self.acceptance_by_k)
+        return self.acceptance_by_k[draft_tokens - 1] if known else self.acceptance
+
+
+def conditional(accepted: Sequence[float]) -> tuple[float, ...]:
+    """Return the probability of each draft token given that all before it were accepted.
+
+    ``accepted`` are the shares of drafts accepted at each position, as vLLM reports them.
+    """
+    return tuple(share / before for share, before in zip(accepted, (1.0, *accepted), strict=False))

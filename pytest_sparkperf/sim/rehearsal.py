@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from pytest_sparkperf.sim.engine import Engine, EngineRequest, EngineSettings
-from pytest_sparkperf.sim.profile import Profile
+from pytest_sparkperf.sim.profile import Profile, conditional
 from pytest_sparkperf.sim.words import prompt_digest
 
 
@@ -45,7 +45,7 @@ class Figures:
 def rehearse(profile: Profile, shape: Shape, *, seed: int = 0) -> Figures:
     """Return the figures of a load on a profile, in the time of the simulated machine."""
     if shape.accepted:
-        profile = replace(profile, acceptance=conditional(shape.accepted))
+        profile = replace(profile, acceptance=conditional(shape.accepted), acceptance_by_k=())
     settings = EngineSettings(
         draft_tokens=shape.k,
         max_num_seqs=shape.streams,
@@ -60,11 +60,6 @@ def rehearse(profile: Profile, shape: Shape, *, seed: int = 0) -> Figures:
     requests = [_request(shape, at, "request") for at in range(shape.requests)]
     times_s, end_s = _drain(engine, requests, start_s)
     return _figures(shape, times_s, start_s, end_s)
-
-
-def conditional(accepted: Sequence[float]) -> tuple[float, ...]:
-    """Return the probability of each draft token given that all before it were accepted."""
-    return tuple(share / before for share, before in zip(accepted, (1.0, *accepted), strict=False))
 
 
 def _request(shape: Shape, number: int, name: str) -> EngineRequest:

@@ -19,7 +19,8 @@ class EngineRunner:
     """Runs an engine for ever and hands each request's tokens to its sink.
 
     A step starts when the one before it ended, not when the process woke up, so that lateness never adds up.
-    One that is not ``paced`` never waits: a step ends as soon as it can, whatever it costs.
+    One that is not ``paced`` never waits: a step ends as soon as it can, whatever it costs. Its seconds are
+    those of the simulated machine, of which ``time_scale`` pass in one of ``clock``.
     """
 
     def __init__(
@@ -28,12 +29,14 @@ class EngineRunner:
         *,
         on_compile: Callable[[str], None],
         paced: bool = True,
+        time_scale: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.engine = engine
         self._on_compile = on_compile
         self._paced = paced
-        self._clock = clock
+        self._time_scale = time_scale
+        self._real_clock = clock
         self._sinks: dict[str, Sink] = {}
         self._work = asyncio.Event()
 
@@ -77,7 +80,13 @@ class EngineRunner:
 
     async def _wait_until(self, deadline_s: float) -> None:
         # Also without anything to wait for: requests and disconnects must be read between steps.
-        await asyncio.sleep(max(0.0, deadline_s - self._clock() - _BLOCKING_WAIT_S))
-        rest_s = deadline_s - self._clock()
+        await asyncio.sleep(max(0.0, self._left_s(deadline_s) - _BLOCKING_WAIT_S))
+        rest_s = self._left_s(deadline_s)
         if rest_s > 0:
             time.sleep(rest_s)  # noqa: ASYNC251 - see _BLOCKING_WAIT_S
+
+    def _clock(self) -> float:
+        return self._real_clock() * self._time_scale
+
+    def _left_s(self, deadline_s: float) -> float:
+        return (deadline_s - self._clock()) / self._time_scale

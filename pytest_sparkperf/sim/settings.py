@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import isfinite, nan
 from typing import NoReturn
 
@@ -13,7 +14,7 @@ from pytest_sparkperf.core.errors import ConfigError
 from pytest_sparkperf.sim.conditions import ConditionSettings, launch_factor
 from pytest_sparkperf.sim.engine import EngineSettings
 from pytest_sparkperf.sim.faults import FAULTS, Faults, parse_faults
-from pytest_sparkperf.sim.profile import Profile
+from pytest_sparkperf.sim.profile import Profile, conditional
 from pytest_sparkperf.sim.profiles import DEFAULT_PROFILE, PROFILES
 from pytest_sparkperf.sim.vllm_flags import (
     SEVERAL_VALUES,
@@ -48,6 +49,7 @@ class ServerSettings:
     prompt_details: bool
     automatic_tools: bool
     paced: bool
+    time_scale: float
     faults: Faults
     ssl_files: tuple[str, str | None] | None  # certificate and key
     ignored_options: tuple[str, ...]
@@ -65,7 +67,7 @@ def parse_arguments(argv: Sequence[str], *, api_key: str | None = None) -> Serve
     arguments, unknown = parser.parse_known_args([_dashed(argument) for argument in argv])
     if unknown:
         raise ConfigError(_unknown_text(unknown, parser))
-    profile = PROFILES[arguments.profile]
+    profile = _profile(arguments)
     speculation = _speculation(arguments.speculative_config)
     model = arguments.model_option or arguments.model_tag or profile.model
     return ServerSettings(
@@ -81,6 +83,7 @@ def parse_arguments(argv: Sequence[str], *, api_key: str | None = None) -> Serve
         prompt_details=arguments.enable_prompt_tokens_details,
         automatic_tools=arguments.enable_auto_tool_choice,
         paced=not arguments.unpaced,
+        time_scale=arguments.time_scale,
         faults=parse_faults(arguments.fault),
         ssl_files=(arguments.ssl_certfile, arguments.ssl_keyfile) if arguments.ssl_certfile else None,
         ignored_options=tuple(arguments.ignored),
@@ -134,6 +137,16 @@ def _add_own_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--profile", choices=PROFILES, default=DEFAULT_PROFILE, help=f"machine: {names}")
     group.add_argument("--slowdown", type=_factor, default=1.0, help="2.0: every step takes twice as long")
     group.add_argument("--unpaced", action="store_true", help="never wait: no speed of it means anything")
+    group.add_argument(
+        "--time-scale", type=_factor, default=1.0, help="10: ten of its seconds pass in one; clients are told"
+    )
+    group.add_argument(
+        "--acceptance",
+        type=_probability,
+        action="append",
+        metavar="SHARE",
+        help="share of drafts accepted at the first position; repeat it for the next ones (default: profile)",
+    )
     group.add_argument("--seed", type=int, help="of noise and acceptance (default: 0), and of --launch-sd")
     group.add_argument("--noise", type=_share, default=0.005, help="relative sd of a step (default: 0.005)")
     group.add_argument(
@@ -172,6 +185,20 @@ def _engine_settings(
             seed=arguments.seed or 0,
         ),
     )
+
+
+def _profile(arguments: argparse.Namespace) -> Profile:
+    """Return the machine asked for, with the acceptance of the text that it will be asked to write."""
+    profile, accepted = PROFILES[arguments.profile], arguments.acceptance
+    if not accepted:
+        return profile
+    if any(after > before for before, after in pairwise(accepted)):
+        told = " ".join(f"{share:g}" for share in accepted)
+        raise ConfigError(
+            f"--acceptance {told!r} grows from one position to the next, but a draft counts as accepted only "
+            "where all before it were; give the shares that vLLM logs as per-position acceptance."
+        )
+    return replace(profile, acceptance=conditional(accepted), acceptance_by_k=())
 
 
 def _speculation(text: str | None) -> Speculation | None:
@@ -219,6 +246,10 @@ def _positive(text: str) -> int:
 
 def _factor(text: str) -> float:
     return _number(text, "a factor above 0", lambda value: value > 0)
+
+
+def _probability(text: str) -> float:
+    return _number(text, "a share above 0, up to 1", lambda value: 0 < value <= 1)
 
 
 def _share(text: str) -> float:

@@ -10,6 +10,7 @@ from pytest_sparkperf.core.report import (
     failure_text,
     figure,
     inconclusive_text,
+    server_line,
     summary_lines,
     verdict_lines,
     worst,
@@ -103,3 +104,9 @@ def test_k_is_named_once() -> None:
 
     assert summary_lines("x", Result(server=facts))[-1] == "  rented k=0"
     assert summary_lines("x", Result(server={**facts, "name": "rented k=0"}))[-1] == "  rented k=0"
+
+
+def test_a_server_whose_time_runs_faster_says_so() -> None:
+    result = Result(server={"name": "here", "k": 3, "time_scale": 20.0, "url": "http://h"}, simulated=True)
+
+    assert server_line(result) == "here k=3 (its time runs 20 times as fast) at http://h"

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_sparkperf.sim.cost import PrefillChunk, step_cost_s
+from pytest_sparkperf.sim.cost import PrefillChunk, padded, step_cost_s
 from pytest_sparkperf.sim.profiles import DEFAULT_PROFILE, PROFILES
 
 GB10 = PROFILES[DEFAULT_PROFILE]
@@ -109,3 +109,16 @@ def test_default_profile_meets_published_prefill(prompt_tokens: int, published_s
     ttft_s = sum(step_cost_s(GB10, [], 3, [chunk]) for chunk in chunks)
 
     assert ttft_s == pytest.approx(published_s, rel=0.08)
+
+
+@pytest.mark.parametrize(("tokens", "computed"), [(0, 0), (1, 1), (2, 2), (3, 4), (5, 8), (8, 8), (20, 24)])
+def test_steps_are_filled_up_to_the_sizes_that_have_graphs(tokens: int, computed: int) -> None:
+    assert padded(tokens) == computed
+
+
+def test_a_token_that_only_fills_up_has_a_price_of_its_own() -> None:
+    filled = replace(GB10, padded_token_s=1e-3)
+
+    # 1 + 2 drafts are computed as 4 tokens, 1 + 3 are 4 anyway.
+    assert step_cost_s(filled, [0], 2) == pytest.approx(step_cost_s(GB10, [0], 2) + 1e-3)
+    assert step_cost_s(filled, [0], 3) == step_cost_s(GB10, [0], 3)

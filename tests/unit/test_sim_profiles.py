@@ -6,9 +6,10 @@ from functools import lru_cache
 
 import pytest
 
+from pytest_sparkperf.sim.profile import conditional
 from pytest_sparkperf.sim.profiles import PROFILES
 from pytest_sparkperf.sim.published import POINTS, Point
-from pytest_sparkperf.sim.rehearsal import Figures, Shape, conditional, rehearse
+from pytest_sparkperf.sim.rehearsal import Figures, Shape, rehearse
 
 rehearsed = lru_cache(maxsize=None)(lambda profile, shape: rehearse(PROFILES[profile], shape))
 

@@ -142,13 +142,14 @@ EXAMPLE = 'Write for example \'{"method": "mtp", "num_speculative_tokens": 3}\'.
         (
             ["--quantisation", "modelopt"],
             (
-                "The simulator does not know '--quantisation'. Valid options: --api-key, --emissions, "
-                "--enable-auto-tool-choice, --enable-prefix-caching, --enable-prompt-tokens-details, "
-                "--fault, --heat, --heat-s, --help, --host, --jit-s, --launch-sd, --max-model-len, "
-                "--max-num-batched-tokens, --max-num-seqs, --model, --no-enable-auto-tool-choice, "
-                "--no-enable-prefix-caching, --no-enable-prompt-tokens-details, --noise, --outliers, --port, "
-                "--profile, --reasoning-parser, --seed, --served-model-name, --slowdown, "
-                "--speculative-config, --ssl-certfile, --ssl-keyfile, --start-delay-s, --stats-interval-s, "
+                "The simulator does not know '--quantisation'. Valid options: --acceptance, --api-key, "
+                "--emissions, --enable-auto-tool-choice, --enable-prefix-caching, "
+                "--enable-prompt-tokens-details, --fault, --heat, --heat-s, --help, --host, --jit-s, "
+                "--launch-sd, --max-model-len, --max-num-batched-tokens, --max-num-seqs, --model, "
+                "--no-enable-auto-tool-choice, --no-enable-prefix-caching, "
+                "--no-enable-prompt-tokens-details, --noise, --outliers, --port, --profile, "
+                "--reasoning-parser, --seed, --served-model-name, --slowdown, --speculative-config, "
+                "--ssl-certfile, --ssl-keyfile, --start-delay-s, --stats-interval-s, --time-scale, "
                 "--tool-call-parser, --unpaced. Options of vLLM's that it accepts and ignores are listed by "
                 "sparkperf sim --help."
             ),
@@ -198,3 +199,30 @@ def test_refuses_an_unknown_profile_and_lists_the_known_ones() -> None:
         ConfigError, match=r"^Argument --profile: invalid choice: 'h200' \(choose from '?gb10-nvfp4'?, "
     ):
         parse_arguments(["--profile", "h200"])
+
+
+def test_acceptance_is_given_by_position_as_vllm_logs_it() -> None:
+    profile = parse_arguments(
+        ["--profile", "gb10-fast", "--acceptance", "0.9", "--acceptance", "0.45"]
+    ).profile
+
+    assert profile.accepted_given(1) == profile.accepted_given(3) == pytest.approx((0.9, 0.5))
+
+
+def test_acceptance_that_grows_is_refused() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_arguments(["--acceptance", "0.5", "--acceptance", "0.9"])
+
+    assert str(caught.value) == (
+        "--acceptance '0.5 0.9' grows from one position to the next, but a draft counts as accepted only "
+        "where all before it were; give the shares that vLLM logs as per-position acceptance."
+    )
+
+
+def test_acceptance_that_is_no_share_is_refused() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_arguments(["--acceptance", "85"])
+
+    assert str(caught.value) == (
+        "Argument --acceptance: '85' is not a share above 0, up to 1. See sparkperf sim --help."
+    )
