@@ -20,6 +20,8 @@ ACCEPTED_PER_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
 # One run reads 72.7 % by tokens and 66.4 % by requests: figures compare only where this name is equal.
 ESTIMATOR = "token-weighted"
 
+ACCEPTANCE_METRICS = ("acceptance_rate", "acceptance_length")
+
 NO_SERIES = "no spec-decode series: /metrics answered with an empty body"
 NOT_SPECULATING = "no speculative decoding: /metrics shows no spec_decode counters"
 NOT_A_NUMBER = "no acceptance: a spec_decode counter is not a finite number"
@@ -73,6 +75,14 @@ class Acceptance:
         return self.draft_tokens - self.accepted_tokens
 
 
+def acceptance_figures(found: Acceptance | None) -> dict[str, float | None]:
+    """Return rate and length by the names of their metrics."""
+    return {
+        "acceptance_rate": found.rate if found else None,
+        "acceptance_length": found.length if found else None,
+    }
+
+
 class _Counters(Protocol):
     def total(self, name: str) -> float | None: ...
 
@@ -108,6 +118,26 @@ def why_no_acceptance(before: Scrape | None, after: Scrape) -> str | None:
     if found is None:
         return NOT_A_NUMBER
     return NOTHING_DRAFTED if found.rate is None else None
+
+
+def pool(windows: Sequence[Acceptance | None]) -> Acceptance | None:
+    """Pool the counts of several windows; None without any, and where one of them has none.
+
+    Positions are pooled where all windows have as many of them.
+    """
+    known = [one for one in windows if one is not None]
+    if not known or len(known) < len(windows):
+        return None
+    drafts = [one.drafts for one in known if one.drafts is not None]
+    positions = [one.accepted_per_position for one in known]
+    alike = len({len(one) for one in positions}) == 1
+    return Acceptance(
+        drafts=sum(drafts) if len(drafts) == len(known) else None,
+        draft_tokens=sum(one.draft_tokens for one in known),
+        accepted_tokens=sum(one.accepted_tokens for one in known),
+        accepted_per_position=tuple(map(sum, zip(*positions, strict=True))) if alike else (),
+        source=known[0].source,
+    )
 
 
 def pool_requests(requests: Iterable[tuple[int, int]]) -> Acceptance:

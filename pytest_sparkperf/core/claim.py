@@ -22,6 +22,8 @@ Kind = Literal["absolute", "baseline", "paired"]
 
 # Quantities for which 0 is a finding and not a broken measurement; on the log scale it counts as this.
 _SMALLEST = {"acceptance_rate": 1e-3, "goodput_rps": 1e-3}
+# Quantities that cannot be larger: an interval that reaches beyond is cut off there.
+_LARGEST = {"acceptance_rate": 1.0}
 # Quantities that do not change with the temperature of the GPU.
 _WITHOUT_HEAT = frozenset({"acceptance_rate", "acceptance_length", "error_rate", "memory_gib"})
 
@@ -69,7 +71,8 @@ class Claim:
 
     def interval(self, slow: float, fast: float) -> tuple[float, float]:
         """Turn the bounds on log speed into the claim's unit, smaller figure first."""
-        first, last = self.from_log(slow), self.from_log(fast)
+        largest = _LARGEST.get(self.metric, math.inf) if self.kind == "absolute" else math.inf
+        first, last = self.from_log(slow), min(self.from_log(fast), largest)
         return (first, last) if self._sign > 0 else (last, first)
 
     @property

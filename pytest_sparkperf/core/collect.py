@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from pytest_sparkperf.core.acceptance import Acceptance
+from pytest_sparkperf.core.acceptance import Acceptance, acceptance_figures
 from pytest_sparkperf.core.metrics import METRICS
 from pytest_sparkperf.core.result import RequestResult, Result, TpotRule, Verdict
 
@@ -41,8 +41,7 @@ def collect(measured: Measured, verdicts: Sequence[Verdict], server: Mapping[str
         name: _over_cells([cell.get(name) for cell in measured.cells]) for name in METRICS
     }
     figures |= {
-        "acceptance_rate": acceptance.rate if acceptance else None,
-        "acceptance_length": acceptance.length if acceptance else None,
+        **acceptance_figures(acceptance),
         "step_ms": _step_ms(measured),
         "error_rate": measured.faults / measured.attempts if measured.attempts else None,
     }
@@ -53,6 +52,8 @@ def collect(measured: Measured, verdicts: Sequence[Verdict], server: Mapping[str
     return Result(
         **figures,
         acceptance_per_position=acceptance.per_position if acceptance else None,
+        drafts=acceptance.drafts if acceptance else None,
+        wasted_tokens=acceptance.wasted_tokens if acceptance else None,
         requests=(*measured.requests, *measured.spoiled),
         invalid=invalid,
         rounds=measured.rounds,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pytest_sparkperf.core.acceptance import ACCEPTANCE_METRICS
 from pytest_sparkperf.core.claim import Claim, ceiling, floor, margin, speedup
 from pytest_sparkperf.core.constants import ASSUMED, Constants
 from pytest_sparkperf.core.gate import Comparison, GateSpec, Limit
@@ -38,6 +39,11 @@ def claims_of(spec: GateSpec) -> list[Claim]:
     """Return what a gate claims, but for its error rate, which is counted and not sampled."""
     claims = [_limit_claim(limit, spec.tolerance) for limit in spec.limits if limit.metric != "error_rate"]
     return claims + [_comparison_claim(comparison, spec) for comparison in spec.comparisons]
+
+
+def judges_acceptance(spec: GateSpec) -> bool:
+    """Tell whether a gate limits how many drafted tokens are accepted."""
+    return any(limit.metric in ACCEPTANCE_METRICS for limit in spec.limits)
 
 
 def plan_of(

@@ -17,7 +17,7 @@ from pytest_sparkperf.core.keywords import (
     Keyword,
     valid_keywords,
 )
-from pytest_sparkperf.core.kinds import did_you_mean, environment_text, shortened
+from pytest_sparkperf.core.kinds import COUNT, POSITIVE, did_you_mean, environment_text, shortened
 from pytest_sparkperf.core.load import Load
 from pytest_sparkperf.core.vllm_options import named_options, option_faults
 
@@ -36,6 +36,7 @@ _OWN_FIELDS: Mapping[str, str | None] = {
 _NEED_AGAINST = ("min_speedup", "same_output", "max_kv_loss")
 _COMPARES_NOTHING = "against compares nothing by itself; say what must hold, such as min_speedup=1.25"
 _NEED_TWO_TOKENS = ("min_decode", "max_tpot_ms")
+_ACCEPTANCE = ("min_acceptance_rate", "min_acceptance_length")
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +321,23 @@ def _contradictions(given: Mapping[str, Any]) -> Iterator[str]:
         yield f"workload and {', '.join(inline)} both describe the load; keep one or the other"
     if given.get("endpoint") == "completions" and given.get("thinking") is True:
         yield "thinking=True needs endpoint='chat': completions send the prompt as it is"
+    yield from _acceptance_contradictions(given)
     if given.get("output_tokens") == 1:
         for name in _NEED_TWO_TOKENS:
             if name in given:
                 yield f"{name} needs output_tokens of 2 or more: one token has no decode rate"
+
+
+def _acceptance_contradictions(given: Mapping[str, Any]) -> Iterator[str]:
+    k, length = given.get("k"), given.get("min_acceptance_length")
+    for name in _ACCEPTANCE:
+        if name in given and k == 0:
+            yield f"{name} needs draft tokens, and k=0 drafts none; leave one of them out"
+        if name in given and given.get("dataset") == "random":
+            yield (
+                f"{name} says nothing about dataset='random', as no draft predicts random tokens as it does "
+                "text; use the shipped prompts, or a dataset of real ones"
+            )
+    most = k + 1 if k is not None and COUNT.accepts(k) else None
+    if most is not None and length is not None and POSITIVE.accepts(length) and length > most:
+        yield f"min_acceptance_length={length!r} can never hold at k={k}, where a step yields {most} at most"

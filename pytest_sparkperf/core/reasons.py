@@ -107,6 +107,11 @@ def not_measured(metric: str, round_number: int, places: Sequence[str]) -> str:
     )
 
 
+def no_acceptance(why: str) -> str:
+    """Say that a limit on acceptance cannot be judged, and what it takes."""
+    return f"{why}; a limit on acceptance needs a server with draft tokens (k) that counts them at /metrics"
+
+
 def too_few_requests(needed: int, seen: int, label: str) -> str:
     """Say how many requests a percentile needs."""
     return f"{label} needs {needed} requests to be proven, {seen} were measured: raise requests or max_rounds"

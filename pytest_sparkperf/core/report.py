@@ -70,7 +70,20 @@ def measured_line(result: Result) -> str:
         for name in _SHOWN
         if (value := getattr(result, name)) is not None
     ]
-    return ", ".join(figures) or "nothing was measured"
+    told = ", ".join(figures) or "nothing was measured"
+    return f"{told}; {acceptance}" if (acceptance := acceptance_words(result)) else told
+
+
+def acceptance_words(result: Result) -> str:
+    """Say how many drafted tokens were accepted, with which speed varies; empty where nothing drafts."""
+    if result.acceptance_rate is None:
+        return ""
+    text = f"acceptance {result.acceptance_rate:.1%}"
+    if result.acceptance_per_position:
+        text += f" ({', '.join(f'{share:.1%}' for share in result.acceptance_per_position)} by position)"
+    if result.acceptance_length is not None:
+        text += f", length {result.acceptance_length:.2f}"
+    return text if result.wasted_tokens is None else f"{text}, {result.wasted_tokens:,} drafted tokens wasted"
 
 
 def work_line(result: Result) -> str:
@@ -80,8 +93,6 @@ def work_line(result: Result) -> str:
     if result.invalid:
         reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(result.invalid.items()))
         text += f", not valid: {reasons}"
-    if result.acceptance_rate is not None and result.acceptance_length is not None:
-        text += f"; acceptance {result.acceptance_rate:.1%}, length {result.acceptance_length:.2f}"
     return text
 
 

@@ -147,6 +147,8 @@ class Result:
     acceptance_rate: float | None = None
     acceptance_length: float | None = None
     acceptance_per_position: tuple[float, ...] | None = None
+    drafts: int | None = None
+    wasted_tokens: int | None = None
     error_rate: float | None = None
     memory_gib: float | None = None
     requests: tuple[RequestResult, ...] = ()

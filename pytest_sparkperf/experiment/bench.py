@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from pytest_sparkperf.adapters.client import GenerationRequest, Timeouts, clock_of, stream_request
 from pytest_sparkperf.adapters.http import open_async_client
 from pytest_sparkperf.adapters.server import Server
+from pytest_sparkperf.core.design import judges_acceptance
 from pytest_sparkperf.core.equivalence_report import EquivalenceReport
 from pytest_sparkperf.core.errors import ConfigError, ServerError, SparkPerfError
 from pytest_sparkperf.core.expect import expectation_faults
@@ -136,6 +137,7 @@ class Bench:
         servers = self._pool.get_all(variants)
         for arm, server in servers.items():
             _check_concurrency(variants[arm], server, spec.load)
+        _check_acceptance(variants[SUBJECT], spec)
         _check_expectations(servers[SUBJECT], spec)
         # Both sides send the same texts: they are fitted with the tokenizer of the server under test.
         prompts = _prompts(servers[SUBJECT], spec.load)
@@ -195,6 +197,14 @@ def _check_expectations(server: Server, spec: GateSpec) -> None:
     faults = list(expectation_faults(spec.expect, server.facts))
     if faults:
         raise ServerError(f"{server.url} is not the server that expect= describes: {'; '.join(faults)}")
+
+
+def _check_acceptance(variant: Variant, spec: GateSpec) -> None:
+    if variant.traffic == "shared" and judges_acceptance(spec):
+        raise ConfigError(
+            f"acceptance cannot be judged on target {variant.target!r}, which says traffic: shared: its "
+            f"counters hold the drafts of others too; keep others off it and say traffic: exclusive"
+        )
 
 
 def _check_concurrency(variant: Variant, server: Server, load: Load) -> None:

@@ -17,7 +17,7 @@ from pytest_sparkperf.core.blocks import (
     ratio_of_blocks,
 )
 from pytest_sparkperf.core.compare import explain
-from pytest_sparkperf.core.design import claims_of, main_metric, plan_of
+from pytest_sparkperf.core.design import claims_of, judges_acceptance, main_metric, plan_of
 from pytest_sparkperf.core.errors import MeasurementError
 from pytest_sparkperf.core.gate import GateSpec
 from pytest_sparkperf.core.judge import without_figures
@@ -85,7 +85,9 @@ class _Gate:
         if self.failure is not None:
             return
         sampler = Sampler(block_plan(self._plan))
-        runner = PassRunner({SUBJECT: side}, self.rule)
+        runner = PassRunner(
+            {SUBJECT: side}, self.rule, accepted=arm == SUBJECT and judges_acceptance(self.spec)
+        )
         try:
             rounds = await sample(sampler, runner, thermometer)
         except MeasurementError as error:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pytest_sparkperf.core.blocks import IN_TURN
 from pytest_sparkperf.core.compare import explain
 from pytest_sparkperf.core.constants import ASSUMED, Constants
-from pytest_sparkperf.core.design import claims_of, main_metric, plan_of
+from pytest_sparkperf.core.design import claims_of, judges_acceptance, main_metric, plan_of
 from pytest_sparkperf.core.errors import MeasurementError
 from pytest_sparkperf.core.gate import GateSpec
 from pytest_sparkperf.core.heat import NO_HEAT, Thermal
@@ -48,7 +48,7 @@ class Measurement:
             spec, gates=conditions.gates, thermal=conditions.thermal, constants=conditions.constants
         )
         self._sampler = Sampler(plan, self._claims)
-        self._runner = PassRunner(sides)
+        self._runner = PassRunner(sides, accepted=judges_acceptance(spec))
         self._thermometer = conditions.thermometer
         self._failure: str | None = None
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
+from pytest_sparkperf.core.acceptance import acceptance_figures
 from pytest_sparkperf.core.burst import burst_figures, common_rule
 from pytest_sparkperf.core.errors import MeasurementError
 from pytest_sparkperf.core.order import SUBJECT, Arm, Step
+from pytest_sparkperf.core.reasons import no_acceptance
 from pytest_sparkperf.core.result import RequestResult, TpotRule
 from pytest_sparkperf.core.sampling import Pass, Sampler
 from pytest_sparkperf.core.taken import Figures, Taken
@@ -19,16 +21,23 @@ Thermometer = Callable[[], float | None]
 
 
 class PassRunner:
-    """Sends the passes of one measurement; ``rule`` is the TPOT rule that the first pass settled for all."""
+    """Sends the passes of one measurement; ``rule`` is the TPOT rule that the first pass settled for all.
 
-    def __init__(self, sides: Mapping[Arm, Side], rule: TpotRule | None = None) -> None:
+    ``accepted``: acceptance is judged, so that a server under test without one cannot be measured.
+    """
+
+    def __init__(
+        self, sides: Mapping[Arm, Side], rule: TpotRule | None = None, *, accepted: bool = False
+    ) -> None:
         self.rule = rule
         self._sides = sides
+        self._accepted = accepted
 
     async def send(self, step: Pass) -> Mapping[Step, Figures]:
         """Send a pass; one that a server's counters contradict is sent once more.
 
-        Raises MeasurementError for a request that failed twice, and for counters that contradict it again.
+        Raises MeasurementError for a request that failed twice, for counters that contradict it again, and
+        for a missing acceptance that is judged.
         """
         for last_try in (False, True):
             await self._send(step)
@@ -37,10 +46,19 @@ class PassRunner:
                 break
             if last_try:
                 raise MeasurementError(fault)
+        reason = self._sides[SUBJECT].why_no_acceptance() if self._accepted else None
+        if reason is not None:
+            raise MeasurementError(no_acceptance(reason))
         bursts = {place: self._sides[place[1]].records[-1].bursts[place[0]] for place in step.order}
         if self.rule is None:
             self.rule = common_rule([request for burst in bursts.values() for request in burst.requests])
-        return {place: burst_figures(burst.requests, self.rule) for place, burst in bursts.items()}
+        drafted = {
+            arm: acceptance_figures(side.acceptance((step.index,))) for arm, side in self._sides.items()
+        }
+        return {
+            place: {**burst_figures(burst.requests, self.rule), **drafted[place[1]]}
+            for place, burst in bursts.items()
+        }
 
     def each_request(self) -> Mapping[str, list[float | None]]:
         """Return the figures of every request of the last pass on the server under test, for percentiles."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pytest_sparkperf.core.acceptance import Acceptance
+from pytest_sparkperf.core.acceptance import pool
 from pytest_sparkperf.core.burst import burst_figures
 from pytest_sparkperf.core.collect import Measured, collect
 from pytest_sparkperf.core.gate import GateSpec
@@ -42,7 +42,7 @@ def arm_result(parts: Sequence[Part], rule: TpotRule | None, verdicts: Sequence[
         faults=sum(burst.server_faults for burst in everything),
         rounds=sum(len(part.rounds) for part in parts),
         rule=rule,
-        acceptance=_acceptance(parts),
+        acceptance=pool([part.side.acceptance(part.rounds) for part in parts]),
     )
     last = parts[-1].side
     return replace(collect(measured, verdicts, last.facts()), notes=last.notes())
@@ -61,24 +61,3 @@ def counted_verdicts(sides: Sequence[Side], spec: GateSpec) -> list[Verdict]:
 def unmeasured(outcome: Outcome, reason: str) -> Verdict:
     """Return the verdict of a mark without limits that could not be measured."""
     return Verdict("measurement", outcome, None, None, None, None, None, reason)
-
-
-def _acceptance(parts: Sequence[Part]) -> Acceptance | None:
-    """Pool the acceptance of all starts; None where one of them has none."""
-    found = [part.side.acceptance(part.rounds) for part in parts]
-    known = [one for one in found if one is not None]
-    if not known or len(known) < len(found):
-        return None
-    drafts = [one.drafts for one in known if one.drafts is not None]
-    positions = {one.accepted_per_position for one in known}
-    same_depth = len({len(one) for one in positions}) == 1
-    return Acceptance(
-        drafts=sum(drafts) if len(drafts) == len(known) else None,
-        draft_tokens=sum(one.draft_tokens for one in known),
-        accepted_tokens=sum(one.accepted_tokens for one in known),
-        accepted_per_position=tuple(
-            sum(counts) for counts in zip(*(one.accepted_per_position for one in known), strict=True)
-        )
-        if same_depth
-        else (),
-    )

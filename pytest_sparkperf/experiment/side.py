@@ -11,11 +11,17 @@ from pytest_sparkperf.adapters.client import GenerationRequest, Timeouts, clock_
 from pytest_sparkperf.adapters.http import httpx
 from pytest_sparkperf.adapters.logtail import fence, read_since, read_tail
 from pytest_sparkperf.adapters.server import Server
-from pytest_sparkperf.core.acceptance import Acceptance, acceptance_between
+from pytest_sparkperf.core.acceptance import (
+    Acceptance,
+    acceptance_between,
+    pool,
+    pool_intervals,
+    why_no_acceptance,
+)
 from pytest_sparkperf.core.exposition import Scrape, difference
 from pytest_sparkperf.core.load import Load
 from pytest_sparkperf.core.prompts import Prompt
-from pytest_sparkperf.core.serverlog import jit_kernels
+from pytest_sparkperf.core.serverlog import SpecDecodingInterval, jit_kernels, spec_decoding_intervals
 from pytest_sparkperf.core.variant import Variant
 from pytest_sparkperf.core.workload import request_body
 from pytest_sparkperf.experiment.counters import settled_scrape
@@ -23,6 +29,11 @@ from pytest_sparkperf.experiment.shots import Burst, fire
 
 GENERATED = "vllm:generation_tokens_total"
 CACHE_HITS = "vllm:prefix_cache_hits_total"
+LOGGED_ACCEPTANCE = (
+    "acceptance is pooled from the SpecDecoding lines of the log, which do not begin and end with the "
+    "rounds, since {url} shows no /metrics"
+)
+SHARED_ACCEPTANCE = "acceptance counts the requests of others too, as the target says traffic: shared"
 _TAIL_LINES = 12
 
 
@@ -35,6 +46,7 @@ class PassRecord:
     bursts: dict[int, Burst] = field(default_factory=dict)
     after: Scrape | None = None
     compiling: bool = False
+    logged: tuple[SpecDecodingInterval, ...] = ()
 
     @property
     def output_tokens(self) -> int | None:
@@ -54,6 +66,13 @@ class PassRecord:
     def counted(self) -> bool:
         """Did the server show its counters at all?"""
         return self.before is not None or self.after is not None
+
+    @property
+    def acceptance(self) -> Acceptance | None:
+        """What was drafted and accepted in this pass, by the counters around it."""
+        if self.before is None or self.after is None:
+            return None
+        return acceptance_between(self.before, self.after)
 
 
 class Side:
@@ -97,7 +116,9 @@ class Side:
         """Finish a pass: read the counters again, and whether kernels were compiled meanwhile."""
         record = self.records[-1]
         record.after = await settled_scrape(self._client)
-        record.compiling = bool(jit_kernels(self._new_log_text()))
+        text = self._new_log_text()
+        record.compiling = bool(jit_kernels(text))
+        record.logged = tuple(spec_decoding_intervals(text))
 
     def fault(self) -> str | None:
         """Say what answers and counters of the server hold against the last pass; None where they agree.
@@ -132,11 +153,21 @@ class Side:
         return [burst for record in (*self.superseded, *self.records) for burst in record.bursts.values()]
 
     def acceptance(self, indexes: Sequence[int]) -> Acceptance | None:
-        """Return the acceptance over the passes that became rounds; None with MTP off or without counters."""
+        """Return the acceptance over passes, pooled; None with MTP off and where nothing tells it.
+
+        It is counted around each pass. A server that shows no counters may log it, in intervals of its own.
+        """
         kept = self.kept(indexes)
-        if not kept or kept[0].before is None or kept[-1].after is None:
-            return None
-        return acceptance_between(kept[0].before, kept[-1].after)
+        if not self._counted:
+            return pool_intervals([interval for record in kept for interval in record.logged])
+        return pool([record.acceptance for record in kept])
+
+    def why_no_acceptance(self) -> str | None:
+        """Say why the last pass has no acceptance by the counters; None where it has one."""
+        record = self.records[-1]
+        if record.before is None or record.after is None:
+            return f"no acceptance: {self.server.url} shows no /metrics"
+        return why_no_acceptance(record.before, record.after)
 
     def facts(self) -> Mapping[str, Any]:
         """Return the facts that a Result carries: the server's own, and the name that reports use."""
@@ -155,7 +186,19 @@ class Side:
                 f"tokens and prefix cache could not be checked against the server's counters: "
                 f"{self.server.url} shows no /metrics"
             )
+        unchecked += self._acceptance_notes()
         return tuple(unchecked)
+
+    def _acceptance_notes(self) -> list[str]:
+        """Say where acceptance is missing, or counts more than our own requests."""
+        if not self.records or not self.server.k:
+            return []
+        if not self._counted and any(record.logged for record in self.records):
+            return [LOGGED_ACCEPTANCE.format(url=self.server.url)]
+        missing = self.why_no_acceptance()
+        if missing is not None:
+            return [missing]
+        return [] if self._exclusive else [SHARED_ACCEPTANCE]
 
     def log_tail(self) -> str:
         """Return the last lines of the log of a started server, set off from our own words."""

@@ -23,7 +23,7 @@ def test_type(): ...
 def test_contradiction(): ...
 
 @pytest.mark.parametrize("n", [1, 2, 3])
-@sparkperf(min_acceptance_rate=0.5, min_decode=1)
+@sparkperf(min_goodput=0.5, min_decode=1)
 def test_later(n): ...
 
 @sparkperf(target="nope")
@@ -48,7 +48,7 @@ FAULTS = {
         'min_speedup needs against: say what to compare with, such as against={"k": 0}',
     ],
     "test_later[1] (and 2 more)": [
-        "min_acceptance_rate is not yet available (it comes with the feature 'MTP')",
+        "min_goodput is not yet available (it comes with the feature 'Workloads')",
     ],
     "test_target": ["target 'nope' is not known; there are no targets; describe it in sparkperf.yaml"],
 }

@@ -11,8 +11,9 @@ import pytest
 from simulator_process import StartSimulator
 
 from pytest_sparkperf.adapters.http import httpx
-from pytest_sparkperf.adapters.server import attach_server
+from pytest_sparkperf.adapters.server import attach_server, start_server
 from pytest_sparkperf.core.errors import ConfigError
+from pytest_sparkperf.core.frozen import FrozenMap
 from pytest_sparkperf.core.gate import parse_mark
 from pytest_sparkperf.core.load import Load
 from pytest_sparkperf.core.order import SUBJECT
@@ -119,6 +120,34 @@ def test_counters_that_never_were_are_a_note(simulator: StartSimulator) -> None:
         )
 
     with_side(url, Pages(hidden=True), check)
+
+
+def test_acceptance_comes_from_the_log_where_there_are_no_counters(tmp_path: Path) -> None:
+    options = FrozenMap({"jit-s": 0, "slowdown": 0.2, "stats-interval-s": 0.1})
+    variant = make_variant(Target("own", "sim", args=options), k=3)
+    server = start_server(variant, log_dir=tmp_path)
+
+    async def run() -> None:
+        load = Load(output_tokens=64)
+        async with httpx.AsyncClient(base_url=server.url, transport=Pages(hidden=True)) as client:
+            side = Side(variant, server, client, load, shipped_prompts(1))
+            for index in range(3):
+                assert await send(side, index) is None
+        found = side.acceptance((0, 1, 2))
+        assert found is not None
+        assert (found.source, found.k) == ("log", 3)
+        assert found.rate is not None
+        assert 0.5 < found.rate < 1
+        assert side.why_no_acceptance() == f"no acceptance: {server.url} shows no /metrics"
+        assert side.notes()[-1] == (
+            "acceptance is pooled from the SpecDecoding lines of the log, which do not begin and end with "
+            f"the rounds, since {server.url} shows no /metrics"
+        )
+
+    try:
+        asyncio.run(run())
+    finally:
+        server.stop()
 
 
 def test_a_scrape_waits_until_nothing_runs() -> None:

@@ -11,6 +11,7 @@ from pytest_sparkperf.core.acceptance import (
     Acceptance,
     acceptance_between,
     acceptance_since_start,
+    pool,
     pool_intervals,
     pool_requests,
     request_weighted_rate,
@@ -244,3 +245,15 @@ def test_the_reason_for_no_rate_is_told(before: Scrape | None, after: Scrape, re
 
     assert why_no_acceptance(before, after) == reason
     assert ((found.rate if found else None) is None) == (reason is not None)
+
+
+def test_windows_are_pooled_by_counts() -> None:
+    few, many = Acceptance(10, 30, 30, (10, 10, 10)), Acceptance(90, 270, 90, (60, 20, 10))
+
+    assert pool([few, many]) == Acceptance(100, 300, 120, (70, 30, 20))
+    assert pool([few, Acceptance(None, 30, 15)]) == Acceptance(None, 60, 45)
+
+
+def test_a_window_without_counts_leaves_all_unknown() -> None:
+    assert pool([]) is None
+    assert pool([ONE_ENGINE, None]) is None

@@ -127,3 +127,11 @@ def test_a_slowdown_that_is_no_share_is_refused(max_slowdown: float) -> None:
         f"max_slowdown={max_slowdown!r} is not a share of the speed: use a number between 0 and 1, "
         "0.05 for at most 5 % slower"
     )
+
+
+def test_the_interval_of_a_share_ends_at_1() -> None:
+    rate = floor("min_acceptance_rate", "acceptance_rate", 0.9)
+    length = floor("min_acceptance_length", "acceptance_length", 3.0)
+
+    assert rate.interval(math.log(0.97), math.log(1.02)) == pytest.approx((0.97, 1.0))
+    assert length.interval(math.log(3.9), math.log(4.1)) == pytest.approx((3.9, 4.1))

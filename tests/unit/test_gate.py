@@ -376,8 +376,6 @@ def test_what_is_wrong_with_a_keyword(keywords: dict[str, Any], text: str) -> No
         ({"tools": "t.json"}, "MTP"),
         ({"min_request_throughput": 2}, "Workloads"),
         ({"min_goodput": 2}, "Workloads"),
-        ({"min_acceptance_rate": 0.5}, "MTP"),
-        ({"min_acceptance_length": 2.5}, "MTP"),
         ({"max_memory_gib": 100}, "Servers"),
         ({"min_kv_cache_tokens": 300_000}, "Servers"),
     ],
@@ -489,6 +487,34 @@ def test_percentiles_of_itl_are_refused_whose_gaps_are_not_independent(percentil
 )
 def test_what_is_wrong_with_a_comparison(keywords: dict[str, Any], text: str) -> None:
     assert faults_of(**keywords) == [text]
+
+
+@pytest.mark.parametrize(
+    ("keywords", "text"),
+    [
+        (
+            {"k": 0, "min_acceptance_rate": 0.6},
+            "min_acceptance_rate needs draft tokens, and k=0 drafts none; leave one of them out",
+        ),
+        (
+            {"k": 0, "min_acceptance_length": 1},
+            "min_acceptance_length needs draft tokens, and k=0 drafts none; leave one of them out",
+        ),
+        (
+            {"k": 3, "min_acceptance_length": 4.5},
+            "min_acceptance_length=4.5 can never hold at k=3, where a step yields 4 at most",
+        ),
+    ],
+)
+def test_a_limit_on_acceptance_that_cannot_be_met_is_refused(keywords: dict[str, Any], text: str) -> None:
+    assert faults_of(**keywords) == [text]
+
+
+def test_a_limit_on_acceptance_of_random_tokens_is_refused() -> None:
+    assert faults_of(dataset="random", min_acceptance_rate=0.5)[-1] == (
+        "min_acceptance_rate says nothing about dataset='random', as no draft predicts random tokens as it "
+        "does text; use the shipped prompts, or a dataset of real ones"
+    )
 
 
 def test_a_workload_and_single_keywords_of_a_load_contradict() -> None:

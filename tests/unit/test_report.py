@@ -27,16 +27,19 @@ RESULT = Result(
     verdicts=(PASS, OPEN),
     acceptance_rate=0.65,
     acceptance_length=2.95,
+    acceptance_per_position=(0.82, 0.65, 0.48),
+    wasted_tokens=1050,
     invalid={"timeout": 1},
     server={"name": "qwen36 k=3", "k": 3, "model": "m", "version": "0.32.0", "url": "http://h:1"},
 )
+ACCEPTED = "acceptance 65.0% (82.0%, 65.0%, 48.0% by position), length 2.95, 1,050 drafted tokens wasted"
 LINES = [
     "INCONCLUSIVE max_ttft_ms=50: 50.00 ms (interval 45.00 to 55.00); too wide",
     "  a true value over 52.00 ms would have failed with 90 % probability",
     "PASS min_decode=100: 123.5 tok/s (interval 120.0 to 126.0)",
     "  a true value under 97.50 tok/s would have failed with 90 % probability",
-    "decode_tok_s 123.5 tok/s, ttft 50.00 ms",
-    "3 rounds, 0 valid requests, not valid: 1 timeout; acceptance 65.0%, length 2.95",
+    f"decode_tok_s 123.5 tok/s, ttft 50.00 ms; {ACCEPTED}",
+    "3 rounds, 0 valid requests, not valid: 1 timeout",
     "qwen36 k=3 model m vLLM 0.32.0 at http://h:1",
 ]
 
@@ -59,6 +62,15 @@ def test_a_real_result_is_told_plainly() -> None:
     assert failure_text(RESULT) == "\n".join(LINES)
     assert inconclusive_text(RESULT) == LINES[0]
     assert summary_lines("test_it.py::test_it", RESULT) == ["test_it.py::test_it", *(f"  {x}" for x in LINES)]
+
+
+def test_acceptance_stands_beside_the_speed_of_each_server() -> None:
+    off = Result(decode_tok_s=80.0, server={"name": "qwen36 k=0", "k": 0})
+    last = summary_lines("x", replace(RESULT, against=off))[-1]
+    turned = summary_lines("x", replace(off, against=RESULT))[-1]
+
+    assert last == "  against qwen36 k=0: decode_tok_s 80.00 tok/s"
+    assert turned.endswith(f"decode_tok_s 123.5 tok/s, ttft 50.00 ms; {ACCEPTED}")
 
 
 def test_every_line_of_a_simulated_result_says_so_first() -> None:
