@@ -37,7 +37,10 @@ FIXTURES = frozenset(
 
 @dataclass(slots=True)
 class Gate:
-    """What is known of one item while it runs; an item that only uses our fixtures is not ``marked``."""
+    """What is known of one item while it runs; an item that only uses our fixtures is not ``marked``.
+
+    ``called`` says that its body has begun, ``again`` that somebody runs the item a second time.
+    """
 
     marked: bool
     spec: GateSpec | None = None
@@ -45,11 +48,18 @@ class Gate:
     error: str | None = None
     expected: bool = False
     result: Result | None = None
+    called: bool = False
+    again: bool = False
 
     @property
     def outcome(self) -> str:
         """The outcome that decides the test: the worst verdict, or MEASURED where nothing was judged."""
         return "MEASURED" if self.result is None else worst(self.result.verdicts) or "MEASURED"
+
+    @property
+    def has_run(self) -> bool:
+        """Tell whether the item has measured, or may have in its body."""
+        return self.called or self.result is not None or self.error is not None
 
 
 GATE = pytest.StashKey[Gate]()

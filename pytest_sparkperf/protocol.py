@@ -28,6 +28,10 @@ NO_RESULT = (
     "the sparkperf mark of this test measured nothing, and a gate that did not measure never passes; "
     "the mark works on test functions, methods, unittest cases and async tests, whose fixtures pytest sets up"
 )
+AGAIN = (
+    "this gate has run already, and its first outcome stands: a limit that is measured until it passes "
+    "proves nothing; leave gates out of reruns, for example with -m 'not sparkperf' beside --reruns"
+)
 _PACKAGE = str(Path(__file__).parent) + os.sep
 
 
@@ -119,9 +123,17 @@ def refuse_unfit(item: pytest.Item) -> None:
     gate = item.stash.get(GATE, None)
     if gate is not None and gate.fault is not None:
         pytest.fail(gate.fault, pytrace=False)
+    if gate is not None and gate.has_run:
+        gate.again = True
+        pytest.fail(_second_run(gate), pytrace=False)
     worker = _worker(item.config)
     if worker is not None and not worker.alone:
         pytest.fail(WORKER.format(worker=worker.name), pytrace=False)
+
+
+def _second_run(gate: Gate) -> str:
+    first = gate.error if gate.result is None else failure_text(gate.result)
+    return AGAIN if first is None else f"{AGAIN}\nfirst outcome:\n{first}"
 
 
 def judge_around(item: pytest.Item) -> Generator[None, object, object]:
@@ -133,6 +145,8 @@ def judge_around(item: pytest.Item) -> Generator[None, object, object]:
     """
     gate = item.stash.get(GATE, None)
     run = item.config.stash[RUN]
+    if gate is not None:
+        gate.called = True
     if gate is None or gate.result is None or not run.settings.enabled:
         return (yield)
     fault = _fault(gate, run)
@@ -181,7 +195,7 @@ def finish_report(
     _skip_at_home(item, report)
     gate = item.stash.get(GATE, None)
     run = item.config.stash[RUN]
-    if gate is None or not run.settings.enabled or not _is_last_word(call, report):
+    if gate is None or gate.again or not run.settings.enabled or not _is_last_word(call, report):
         return report
     expected = hasattr(report, "wasxfail")
     if gate.result is None:
@@ -222,6 +236,7 @@ def leave(item: pytest.Item) -> None:
     gate = item.stash.get(GATE, None)
     if gate is None or gate.spec is None or not gate.expected:
         return
+    gate.expected = False  # once, however often the item is run
     try:
         item.config.stash[RUN].done(gate.spec)
     except SparkPerfError as error:
