@@ -9,7 +9,12 @@ from collections.abc import Iterator
 # afterwards and loaded anew, and httpx would no longer know the exceptions it raises.
 import httpcore  # noqa: F401
 import pytest
+from hypothesis import settings
 from simulator_process import SimulatorPool, StartSimulator
+
+# How long an example takes says nothing on a busy machine.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 # What CI changes (no simulator unasked, no downloads) is tested where a test sets it, nowhere by accident.
 os.environ.pop("CI", None)

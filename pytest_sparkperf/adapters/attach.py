@@ -12,6 +12,10 @@ from pytest_sparkperf.core.errors import ConfigError, ServerError
 from pytest_sparkperf.core.variant import Variant
 
 
+class NotReadyError(ServerError):
+    """The server is not there, or not yet."""
+
+
 def attach_url(variant: Variant) -> str:
     """Return the server's root without a trailing slash; people also write the API's base, ending in /v1."""
     written = variant.url_for_k()
@@ -46,19 +50,19 @@ def read_models(client: httpx.Client, variant: Variant, timeout_s: float) -> Map
 def _refuse(page: Page, variant: Variant) -> NoReturn:
     url, target = attach_url(variant), variant.target
     if page.state == "refused":
-        raise ServerError(
+        raise NotReadyError(
             f"nothing answers at {url} ({page.detail}); start the server, or correct the URL of "
             f"target {target!r}."
         )
     if page.state == "timeout":
-        raise ServerError(
+        raise NotReadyError(
             f"{url}/v1/models {page.detail}; the server hangs or is still starting: "
             "look at its log and restart it."
         )
     if page.state == "denied":
         _deny(page, variant)
     if page.status is not None and page.status >= 500:
-        raise ServerError(
+        raise NotReadyError(
             f"{url}/v1/models {page.detail}; wait until the server is ready, or look at its log."
         )
     what = f"did not answer in HTTP ({page.detail})" if page.state == "not_http" else page.detail
@@ -87,7 +91,7 @@ def check_generation(client: httpx.Client, model: str, variant: Variant, timeout
         _deny(page, variant)
     health = fetch(client, "/health", timeout_s=2.0)
     state = "" if health.status is None else f" (/health answers {health.status})"
-    raise ServerError(
+    raise NotReadyError(
         f"{attach_url(variant)} lists its models, but a generation of 2 tokens {page.detail}{state}; "
         "its engine hangs or is gone: look at its log and restart it."
     )

@@ -39,6 +39,7 @@ STAMP_EXTENSION = "sparkperf_stamp"
 
 # Prefill below this rate counts as a hang.
 _SLOWEST_PREFILL_TOK_S = 1000
+_SILENCE = "silence_timeout_s of the target"
 # Fewer than any tokenizer needs on text, so that an estimate of prompt tokens is never too low.
 _BYTES_PER_TOKEN = 3
 # A role event may come long before the first token; with the second event the answer has begun.
@@ -98,6 +99,11 @@ class Timeouts:
         return replace(
             self, first_event_s=self.first_event_s * by, gap_s=self.gap_s * by, total_s=self.total_s * by
         )
+
+    @classmethod
+    def of_silence(cls, silence_s: float) -> Timeouts:
+        """Return the waits of a server that may be silent for so long."""
+        return cls(first_event_s=silence_s, gap_s=silence_s)
 
 
 _DEFAULT_TIMEOUTS = Timeouts()
@@ -205,7 +211,7 @@ class _Exchange:
         overall_s = self.started_s + self._timeouts.total_s
         step_s, text = self._step_deadline()
         if overall_s <= step_s:
-            return overall_s, f"not finished within {self._timeouts.total_s:g} s (timeouts.total_s)"
+            return overall_s, f"not finished within {self._timeouts.total_s:g} s, the longest of any request"
         return step_s, text
 
     def _step_deadline(self) -> tuple[float, str]:
@@ -215,10 +221,12 @@ class _Exchange:
             return self.reader.last_read_s + _DRAIN_S, "the body did not end after the last event"
         if last_s is None or seen < _EVENTS_OF_A_START:
             wait_s = self._first_event_s
-            text = f"the answer did not begin within {wait_s:.1f} s (timeouts.first_event_s)"
+            text = (
+                f"the answer did not begin within {wait_s:.1f} s ({_SILENCE} and 1 s per 1,000 prompt tokens)"
+            )
             return self.written_s + wait_s, f"{text}; events seen: {seen}"
         wait_s = self._timeouts.gap_s
-        return last_s + wait_s, f"no event for {wait_s:g} s after {seen} events (timeouts.gap_s)"
+        return last_s + wait_s, f"no event for {wait_s:g} s after {seen} events ({_SILENCE})"
 
 
 @asynccontextmanager

@@ -19,7 +19,7 @@ from pytest_sparkperf.core.secrets import redact
 from pytest_sparkperf.core.serverlog import find_fatal
 
 _TAIL_LINES = 20
-_PROGRESS_S = 10.0
+PROGRESS_S = 10.0
 _POLL_S = 0.1
 _READY_COMMAND_S = 30.0
 # A first generation compiles kernels; each attempt waits twice as long as the one before.
@@ -118,7 +118,7 @@ class Startup:
         remaining_s = self._started_s + self.ready_timeout_s - now
         if remaining_s <= 0:
             self._give_up(client)
-        if now - self._told_s >= _PROGRESS_S:
+        if now - self._told_s >= PROGRESS_S:
             self._told_s = now
             last = read_tail(self.process.log_path, 1)
             said = f"; log: {redact(last[0], self.process.secrets)}" if last else ""

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from pytest_sparkperf.adapters.attach import attach_url, check_generation, read_models
+from pytest_sparkperf.adapters.attach import NotReadyError, attach_url, check_generation, read_models
 from pytest_sparkperf.adapters.http import PAGE_TIMEOUT_S, httpx, open_client
 from pytest_sparkperf.adapters.identity import read_facts
 from pytest_sparkperf.adapters.launch import STOP_TIMEOUT_S, Launch, api_key, plan_launch
@@ -18,15 +18,17 @@ from pytest_sparkperf.adapters.logtail import read_end
 from pytest_sparkperf.adapters.pages import fetch
 from pytest_sparkperf.adapters.ports import held_by
 from pytest_sparkperf.adapters.process import ProcessSpec, SupervisedProcess
-from pytest_sparkperf.adapters.readiness import Startup, Surroundings, log_excerpt
+from pytest_sparkperf.adapters.readiness import PROGRESS_S, Startup, Surroundings, log_excerpt
 from pytest_sparkperf.core.errors import ServerError
 from pytest_sparkperf.core.exposition import Scrape, parse_exposition
 from pytest_sparkperf.core.serverlog import parse_log
+from pytest_sparkperf.core.targets import SILENCE_TIMEOUT_S
 from pytest_sparkperf.core.variant import Variant
 
 _GENERATION_TIMEOUT_S = 60.0
 # Between a listener's disappearance and the report of its exit.
 _EXIT_REPORT_S = 5.0
+_ATTACH_POLL_S = 0.5
 _OUTSIDE = Surroundings()
 # What the log tells about the start, not about the server.
 _NO_FACTS = ("startup_complete", "url")
@@ -47,6 +49,7 @@ class Server:
     simulated: bool = False
     api_key: str | None = field(default=None, repr=False)
     process: SupervisedProcess | None = field(default=None, repr=False)
+    silence_timeout_s: float = SILENCE_TIMEOUT_S
 
     @property
     def time_scale(self) -> float:
@@ -119,7 +122,7 @@ def start_server(
                 _check_listener(startup)
             facts = read_facts(client, model)
             _check_still_there(startup, client)
-        server = _server(launch.url, {**launch.facts, **facts}, key, process)
+        server = _server(launch.url, {**launch.facts, **facts}, key, process, variant)
         _check_started_k(variant, server)
     except BaseException:
         process.stop()
@@ -145,20 +148,38 @@ def _spec(launch: Launch, log_dir: Path, variant: Variant, memory_floor: int) ->
 def attach_server(
     variant: Variant,
     *,
+    outside: Surroundings = _OUTSIDE,
     page_timeout_s: float = PAGE_TIMEOUT_S,
     generation_timeout_s: float = _GENERATION_TIMEOUT_S,
 ) -> Server:
     """Return the running server at the variant's URL, checked for model, k and a generated token.
 
-    Raises ServerError saying what is wrong with it, ConfigError for a missing API key or a wrong URL.
+    One that is not ready is waited for where the target has a ``ready_timeout_s``. Raises ServerError saying
+    what is wrong with it, ConfigError for a missing API key or a wrong URL.
     """
+    started_s = told_s = outside.clock()
+    while True:
+        try:
+            return _attach(variant, page_timeout_s, generation_timeout_s)
+        except NotReadyError as error:
+            now = outside.clock()
+            if now - started_s >= variant.ready_timeout_s:
+                waited = f" (waited {variant.ready_timeout_s:g} s)" if variant.ready_timeout_s else ""
+                raise ServerError(f"{error}{waited}") from None
+            if now - told_s >= PROGRESS_S:
+                told_s = now
+                outside.progress(f"server {variant.describe()!r}, {now - started_s:.0f} s: {error}")
+        outside.sleep(_ATTACH_POLL_S)
+
+
+def _attach(variant: Variant, page_timeout_s: float, generation_timeout_s: float) -> Server:
     url = attach_url(variant)
     key = api_key(variant)
     with open_client(url, api_key=key, timeout_s=page_timeout_s) as client:
         model = read_models(client, variant, page_timeout_s)
         check_generation(client, model["id"], variant, generation_timeout_s)
         facts = read_facts(client, model)
-    server = _server(url, facts, key, None)
+    server = _server(url, facts, key, None, variant)
     if None not in (variant.k, server.k) and variant.k != server.k:
         raise ServerError(
             f"{url} serves k={server.k}{_none(server.k)}, the gate asks for k={variant.k}{_none(variant.k)}; "
@@ -167,7 +188,9 @@ def attach_server(
     return server
 
 
-def _server(url: str, facts: Mapping[str, Any], key: str | None, process: SupervisedProcess | None) -> Server:
+def _server(
+    url: str, facts: Mapping[str, Any], key: str | None, process: SupervisedProcess | None, variant: Variant
+) -> Server:
     logged: dict[str, Any] = {}
     if process is not None:
         found = parse_log(read_end(process.log_path))
@@ -175,7 +198,8 @@ def _server(url: str, facts: Mapping[str, Any], key: str | None, process: Superv
         logged = {name: value for name, value in logged.items() if value not in (None, ())}
     k = facts["k"] if facts["k"] is not None else logged.get("k")
     everything = MappingProxyType({**logged, **facts, "k": k, "url": url})
-    return Server(url, facts["model"], k, everything, facts["simulated"], key, process)
+    silence_s = variant.silence_timeout_s
+    return Server(url, facts["model"], k, everything, facts["simulated"], key, process, silence_s)
 
 
 def _check_listener(startup: Startup) -> None:

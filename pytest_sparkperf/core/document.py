@@ -12,7 +12,15 @@ from pytest_sparkperf.core.frozen import FrozenMap
 from pytest_sparkperf.core.keywords import KEYWORDS
 from pytest_sparkperf.core.kinds import COUNT, did_you_mean, environment_text
 from pytest_sparkperf.core.target_keys import TARGET_KEYS, command_words, root_url
-from pytest_sparkperf.core.targets import LAUNCHES, MAX_RESIDENT, Commands, Config, Hardware, Target
+from pytest_sparkperf.core.targets import (
+    LAUNCHES,
+    MAX_RESIDENT,
+    SILENCE_TIMEOUT_S,
+    Commands,
+    Config,
+    Hardware,
+    Target,
+)
 from pytest_sparkperf.core.vllm_options import named_options
 
 _SECTIONS = ("version", "default_target", "max_resident", "targets", "workloads")
@@ -160,7 +168,7 @@ def _target(name: str, keys: Mapping[str, Any]) -> Target:
         speculative=FrozenMap(keys.get("speculative")),
         k=keys.get("k"),
         resident=FrozenMap(named_options(keys.get("resident", {}))),
-        ready_timeout_s=float(keys.get("ready_timeout_s", 900)),
+        ready_timeout_s=keys.get("ready_timeout_s"),
         urls=tuple((k, root_url(one)) for k, one in urls.items()),
         api_key_env=keys.get("api_key_env"),
         traffic=keys.get("traffic", "exclusive"),
@@ -171,6 +179,7 @@ def _target(name: str, keys: Mapping[str, Any]) -> Target:
         overrides=FrozenMap(keys.get("overrides")),
         commands=_commands(keys),
         memory_floor_gib=keys.get("memory_floor_gib"),
+        silence_timeout_s=float(keys.get("silence_timeout_s", SILENCE_TIMEOUT_S)),
     )
 
 

@@ -204,6 +204,9 @@ TARGET_KEYS: Mapping[str, TargetKey] = MappingProxyType(
         "k": TargetKey(LAUNCHES, _of_kind(COUNT_OR_ZERO, "give num_speculative_tokens, 0 for none")),
         "resident": TargetKey(_STARTED, _options),
         "ready_timeout_s": TargetKey(LAUNCHES, _of_kind(POSITIVE, "give seconds, such as 900")),
+        "silence_timeout_s": TargetKey(
+            LAUNCHES, _of_kind(POSITIVE, "give the seconds of silence that end a request, such as 60")
+        ),
         "url": TargetKey(_ELSEWHERE, _url),
         "api_key_env": TargetKey(_ELSEWHERE, _api_key),
         "traffic": TargetKey(

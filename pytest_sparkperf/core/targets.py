@@ -18,6 +18,10 @@ LAUNCHES: Sequence[Launch] = ("vllm", "docker", "recipe", "command", "attach", "
 STARTED_LAUNCHES: Sequence[Launch] = ("vllm", "docker", "recipe", "command", "sim")
 # How many started servers may be up at once where the file does not say: the two of an A/B.
 MAX_RESIDENT = 2
+# How long a start may take where the target does not say; one that runs already is not waited for.
+READY_TIMEOUT_S = 900.0
+# A request that brings nothing for so long hangs; its first token gets 1 s per 1,000 prompt tokens more.
+SILENCE_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,8 @@ class Target:
     num_speculative_tokens where a test names none. ``urls`` pairs k with a server's root; k None stands for
     any. ``api_key_env`` names an environment variable, never the key. ``recipe`` is the path of a recipe,
     ``overrides`` values for its placeholders. ``mounts`` are ``HOST:CONTAINER[:ro]``. A start is ended when
-    less than ``memory_floor_gib`` is available (None: as the machine needs it).
+    less than ``memory_floor_gib`` is available (None: as the machine needs it). A request that brings
+    nothing for ``silence_timeout_s`` is given up.
     """
 
     name: str
@@ -63,7 +68,7 @@ class Target:
     speculative: FrozenMap = EMPTY
     k: int | None = None
     resident: FrozenMap = EMPTY
-    ready_timeout_s: float = 900
+    ready_timeout_s: float | None = None
     urls: tuple[tuple[int | None, str], ...] = ()
     api_key_env: str | None = None
     traffic: Traffic = "exclusive"
@@ -74,6 +79,7 @@ class Target:
     overrides: FrozenMap = EMPTY
     commands: Commands | None = None
     memory_floor_gib: float | None = None
+    silence_timeout_s: float = SILENCE_TIMEOUT_S
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ from pytest_sparkperf.core.errors import ConfigError
 from pytest_sparkperf.core.frozen import EMPTY, FrozenMap
 from pytest_sparkperf.core.kinds import environment_text
 from pytest_sparkperf.core.targets import (
+    READY_TIMEOUT_S,
+    SILENCE_TIMEOUT_S,
     STARTED_LAUNCHES,
     Commands,
     Hardware,
@@ -59,13 +61,14 @@ class Variant:
     traffic: Traffic = "exclusive"
     hardware: Hardware | None = None
     resident: FrozenMap = EMPTY
-    ready_timeout_s: float = 900
+    ready_timeout_s: float = READY_TIMEOUT_S
     image: str | None = None
     mounts: tuple[str, ...] = ()
     recipe: str | None = None
     overrides: FrozenMap = EMPTY
     commands: Commands | None = None
     memory_floor_gib: float | None = None
+    silence_timeout_s: float = SILENCE_TIMEOUT_S
     label: str = field(default="", compare=False)
 
     def describe(self) -> str:
@@ -138,10 +141,11 @@ def _started(
 def _fixed(target: Target) -> dict[str, Any]:
     """Return the fields that no test changes."""
     names = (
-        *("api_key_env", "hardware", "resident", "ready_timeout_s", "mounts", "recipe", "overrides"),
-        *("commands", "memory_floor_gib"),
+        *("api_key_env", "hardware", "resident", "mounts", "recipe", "overrides"),
+        *("commands", "memory_floor_gib", "silence_timeout_s"),
     )
-    return {name: getattr(target, name) for name in names}
+    ready_s = READY_TIMEOUT_S if target.ready_timeout_s is None else target.ready_timeout_s
+    return {name: getattr(target, name) for name in names} | {"ready_timeout_s": ready_s}
 
 
 def serve_options(variant: Variant) -> dict[str, Any]:
@@ -224,7 +228,8 @@ def _attached(target: Target, k: int | None, model: str | None, changes: Mapping
         api_key_env=target.api_key_env,
         traffic=target.traffic,
         hardware=target.hardware,
-        ready_timeout_s=target.ready_timeout_s,
+        ready_timeout_s=target.ready_timeout_s or 0.0,
+        silence_timeout_s=target.silence_timeout_s,
         label=_label(target.name, found_k, {"model": model}, {}, {}),
     )
 

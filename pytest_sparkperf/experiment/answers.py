@@ -21,6 +21,7 @@ from pytest_sparkperf.core.logfault import fatal_reason
 from pytest_sparkperf.core.logprobs import read_choices
 from pytest_sparkperf.core.question import Question
 from pytest_sparkperf.core.secrets import redact
+from pytest_sparkperf.core.targets import SILENCE_TIMEOUT_S
 from pytest_sparkperf.core.validity import REJECTED, SERVER_FAULTS
 from pytest_sparkperf.experiment.counters import settled_scrape
 
@@ -46,13 +47,15 @@ class OpenServer:
     log_path: Path | None = None
     caching: bool | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False)
+    silence_timeout_s: float = SILENCE_TIMEOUT_S
 
     @classmethod
     def of(cls, server: Server, client: httpx.AsyncClient) -> OpenServer:
         """Return what an asker needs of a server and a client that is open on it."""
         secrets = () if server.process is None else server.process.secrets
         caching = server.facts.get("prefix_caching")
-        return cls(client, server.model, server.k, server.log_path, caching, secrets)
+        silence_s = server.silence_timeout_s
+        return cls(client, server.model, server.k, server.log_path, caching, secrets, silence_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ class Asker:
         self.server = server
         self.death: str | None = None
         self._survived = False
-        self._timeouts = Timeouts()
+        self._timeouts = Timeouts.of_silence(server.silence_timeout_s)
 
     async def ask(self, questions: QuestionSet, *, candidates: bool = False) -> Answers:
         """Ask every question with a salt of its own, so that none finds another's prompt in the cache."""

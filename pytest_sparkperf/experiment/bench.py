@@ -160,7 +160,8 @@ class Bench:
         server = self._pool.get(variant)
         endpoint: Endpoint = "completions" if "prompt" in body else "chat"
         request = GenerationRequest(endpoint, {"model": server.model, "temperature": 0, **body}, k=server.k)
-        clock, timeouts = clock_of(server.time_scale), Timeouts().scaled(server.time_scale)
+        clock = clock_of(server.time_scale)
+        timeouts = Timeouts.of_silence(server.silence_timeout_s).scaled(server.time_scale)
 
         async def run() -> RequestResult:
             async with open_async_client(server.url, api_key=server.api_key) as client:

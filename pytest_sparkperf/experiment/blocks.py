@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -16,6 +17,7 @@ from pytest_sparkperf.core.blocks import (
     judge_blocks,
     ratio_of_blocks,
 )
+from pytest_sparkperf.core.budget import Budget
 from pytest_sparkperf.core.compare import explain
 from pytest_sparkperf.core.design import claims_of, judges_acceptance, main_metric, plan_of
 from pytest_sparkperf.core.errors import MeasurementError
@@ -88,10 +90,12 @@ class _Gate:
         runner = PassRunner(
             {SUBJECT: side}, self.rule, accepted=arm == SUBJECT and judges_acceptance(self.spec)
         )
+        budget = Budget(self.spec.budget_s, self.conditions.last_pass_s)
         try:
-            rounds = await sample(sampler, runner, thermometer)
-        except MeasurementError as error:
-            self.failure = str(error)
+            async with asyncio.timeout(budget.longest_s):
+                rounds = await sample(sampler, runner, thermometer)
+        except (MeasurementError, TimeoutError) as error:
+            self.failure = str(error) or budget.overrun()
             self.parts[arm].append(Part(side, ()))
             return
         self.rule = runner.rule
@@ -133,7 +137,8 @@ async def run_blocks(
     """Measure gates on one pair of servers that cannot be up together; return their results in order.
 
     Four starts serve them all. What a gate cannot measure is its own ERROR; raises ServerError for a server
-    that cannot be started. A gate's ``budget_s`` does not apply: a pair of blocks is worth nothing in part.
+    that cannot be started. A gate's ``budget_s`` bounds each block, not their sum: a pair of blocks is
+    worth nothing in part.
     """
     gates = [_Gate(spec, conditions) for spec in specs]
     for arm in BLOCKS:

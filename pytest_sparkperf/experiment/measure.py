@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from pytest_sparkperf.core.blocks import IN_TURN
+from pytest_sparkperf.core.budget import LAST_PASS_S, Budget
 from pytest_sparkperf.core.compare import explain
 from pytest_sparkperf.core.constants import ASSUMED, Constants
 from pytest_sparkperf.core.design import claims_of, judges_acceptance, main_metric, plan_of
@@ -26,12 +28,16 @@ REFERENCE: Arm = "A"
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What a measurement depends on besides its gate: how many limits the session has, and the machine."""
+    """What a measurement depends on besides its gate: how many limits the session has, and the machine.
+
+    A pass that is under way when the budget is spent gets ``last_pass_s`` at least.
+    """
 
     gates: int
     thermal: Thermal = NO_HEAT
     constants: Constants = ASSUMED
     thermometer: Thermometer = field(default=lambda: None)
+    last_pass_s: float = LAST_PASS_S
 
 
 class Measurement:
@@ -50,23 +56,31 @@ class Measurement:
         self._sampler = Sampler(plan, self._claims)
         self._runner = PassRunner(sides, accepted=judges_acceptance(spec))
         self._thermometer = conditions.thermometer
+        self._budget = Budget(spec.budget_s, conditions.last_pass_s)
         self._failure: str | None = None
 
     async def run(self) -> Result:
         """Measure until every limit is decided or the budget is spent."""
         begun_s = time.monotonic()
         try:
-            while (step := self._sampler.next_pass()) is not None:
-                await self._take(step, begun_s)
+            async with asyncio.timeout(self._budget.longest_s):
+                while (step := self._sampler.next_pass()) is not None:
+                    await self._take(step, begun_s)
         except MeasurementError as error:
             self._failure = str(error)
+        except TimeoutError:
+            self._sampler.stop(self._budget.overrun())
         return self._result()
 
     async def warm_up(self) -> None:
         """Send passes until the server is warm, and no more; raises MeasurementError for one that fails."""
         begun_s = time.monotonic()
-        while self._sampler.state == "warm-up" and (step := self._sampler.next_pass()) is not None:
-            await self._take(step, begun_s)
+        try:
+            async with asyncio.timeout(self._budget.longest_s):
+                while self._sampler.state == "warm-up" and (step := self._sampler.next_pass()) is not None:
+                    await self._take(step, begun_s)
+        except TimeoutError:
+            raise MeasurementError(self._budget.overrun()) from None
 
     async def _take(self, step: Pass, begun_s: float) -> None:
         values = await self._runner.send(step)
@@ -78,10 +92,8 @@ class Measurement:
             at_s=at_s,
             still_compiling=self._runner.compiling,
         )
-        if at_s > self._spec.budget_s:
-            self._sampler.stop(
-                f"the budget of {self._spec.budget_s:g} s was spent: raise budget_s, or measure less"
-            )
+        if at_s > self._budget.seconds:
+            self._sampler.stop(self._budget.spent())
 
     # ------------------------------------------------------------------ the result
     def _result(self) -> Result:

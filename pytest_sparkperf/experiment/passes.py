@@ -13,7 +13,7 @@ from pytest_sparkperf.core.reasons import no_acceptance
 from pytest_sparkperf.core.result import RequestResult, TpotRule
 from pytest_sparkperf.core.sampling import Pass, Sampler
 from pytest_sparkperf.core.taken import Figures, Taken
-from pytest_sparkperf.core.validity import SENTENCES
+from pytest_sparkperf.core.validity import SENTENCES, TIMEOUT
 from pytest_sparkperf.experiment.side import Side
 
 # Reads the temperature of the GPU; None where there is nothing to read.
@@ -81,7 +81,7 @@ class PassRunner:
         for cell, arm in step.order:
             burst = await self._sides[arm].shoot(cell)
             if burst.fault is not None:
-                raise MeasurementError(_twice(burst.fault, self._sides[arm].log_tail()))
+                raise MeasurementError(await _twice(burst.fault, self._sides[arm]))
         for side in self._sides.values():
             await side.end()
 
@@ -112,10 +112,13 @@ async def sample(
     return tuple(taken[index] for index in sampler.round_passes)
 
 
-def _twice(request: RequestResult, log_tail: str) -> str:
+async def _twice(request: RequestResult, side: Side) -> str:
     """Say why a cell could not be measured, in the server's words and ours."""
     reason = request.reason or "not valid"
     text = f"a request failed twice ({reason}): {SENTENCES.get(reason, '')}"
     if request.error:
         text += f" Seen: {request.error}"
+    if reason == TIMEOUT:
+        text += f"; {await side.pulse()}"
+    log_tail = side.log_tail()
     return f"{text}\nlast lines of the server's log:\n{log_tail}" if log_tail else text

@@ -21,6 +21,7 @@ from pytest_sparkperf.core.acceptance import (
 from pytest_sparkperf.core.exposition import Scrape, difference
 from pytest_sparkperf.core.load import Load
 from pytest_sparkperf.core.prompts import Prompt
+from pytest_sparkperf.core.secrets import redact
 from pytest_sparkperf.core.serverlog import SpecDecodingInterval, jit_kernels, spec_decoding_intervals
 from pytest_sparkperf.core.variant import Variant
 from pytest_sparkperf.core.workload import request_body
@@ -35,6 +36,7 @@ LOGGED_ACCEPTANCE = (
 )
 SHARED_ACCEPTANCE = "acceptance counts the requests of others too, as the target says traffic: shared"
 _TAIL_LINES = 12
+_HEALTH_TIMEOUT_S = 2.0
 
 
 @dataclass(slots=True)
@@ -95,7 +97,7 @@ class Side:
         self._name = variant.describe()
         self._wanted_k = variant.k
         self._exclusive = variant.traffic == "exclusive"
-        self._timeouts = Timeouts().scaled(server.time_scale)
+        self._timeouts = Timeouts.of_silence(server.silence_timeout_s).scaled(server.time_scale)
         self._clock = clock_of(server.time_scale)
         self._log_offset = 0
 
@@ -203,7 +205,17 @@ class Side:
     def log_tail(self) -> str:
         """Return the last lines of the log of a started server, set off from our own words."""
         path = self.server.log_path
-        return "" if path is None else fence(read_tail(path, _TAIL_LINES))
+        if path is None or self.server.process is None:
+            return ""
+        return redact(fence(read_tail(path, _TAIL_LINES)), self.server.process.secrets)
+
+    async def pulse(self) -> str:
+        """Say what the server's health page answers: it often does while the engine behind it hangs."""
+        try:
+            answer = await self._client.get("/health", timeout=_HEALTH_TIMEOUT_S)
+        except httpx.HTTPError:
+            return "/health does not answer"
+        return f"/health answers {answer.status_code}"
 
     @property
     def _counted(self) -> bool:

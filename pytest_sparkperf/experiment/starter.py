@@ -56,7 +56,7 @@ class Starter:
         if needs_machine(variant):
             self._take_machine()
         if variant.launch == "attach":
-            return attach_server(variant)
+            return attach_server(variant, outside=self.outside)
         if variant.launch == "sim":
             return start_server(variant, log_dir=self.log_dir(), outside=self.outside)
         floor = self._make_ready(variant)

@@ -7,11 +7,13 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
+from pytest_sparkperf.adapters.readiness import Surroundings
 from pytest_sparkperf.adapters.server import Server, attach_server
 from pytest_sparkperf.core.errors import ConfigError, ServerError, SparkPerfError
 from pytest_sparkperf.core.targets import Target
@@ -267,6 +269,35 @@ def test_is_not_ready_yet() -> None:
         assert failure(variant(url)) == (
             f"{url}/v1/models answered 503: loading; wait until the server is ready, or look at its log."
         )
+
+
+def test_is_waited_for_where_the_target_says_how_long() -> None:
+    answers = {"/v1/models": (503, {"error": "loading"}), CHAT: TOKEN}
+    now: list[float] = [0.0]
+    told: list[str] = []
+
+    def sleep(seconds: float) -> None:
+        now[0] += 10.0
+        if now[0] >= 20.0:
+            answers["/v1/models"] = MODELS
+
+    with serving(answers) as url:
+        waiting = replace(variant(url), ready_timeout_s=60.0)
+        server = attach_server(waiting, outside=Surroundings(told.append, lambda: now[0], sleep))
+
+    assert server.model == "m"
+    loading = f"{url}/v1/models answered 503: loading; wait until the server is ready, or look at its log."
+    assert told == [f"server 'rented', 10 s: {loading}"]
+
+
+def test_is_not_ready_in_the_time_that_the_target_gives_it() -> None:
+    with serving({"/v1/models": (503, {"error": "loading"})}) as url:
+        text = failure(replace(variant(url), ready_timeout_s=0.01))
+
+    assert text == (
+        f"{url}/v1/models answered 503: loading; wait until the server is ready, or look at its log. "
+        "(waited 0.01 s)"
+    )
 
 
 @pytest.mark.parametrize("status", [401, 403])

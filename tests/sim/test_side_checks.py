@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from simulator_process import StartSimulator
 
-from pytest_sparkperf.adapters.http import httpx
+from pytest_sparkperf.adapters.http import httpx, open_async_client
 from pytest_sparkperf.adapters.server import attach_server, start_server
 from pytest_sparkperf.core.errors import ConfigError
 from pytest_sparkperf.core.frozen import FrozenMap
@@ -18,16 +18,19 @@ from pytest_sparkperf.core.gate import parse_mark
 from pytest_sparkperf.core.load import Load
 from pytest_sparkperf.core.order import SUBJECT
 from pytest_sparkperf.core.prompts import shipped_prompts
+from pytest_sparkperf.core.result import Result
 from pytest_sparkperf.core.targets import Target, Traffic
 from pytest_sparkperf.core.variant import Variant, make_variant
 from pytest_sparkperf.experiment.bench import Bench
 from pytest_sparkperf.experiment.counters import settled_scrape
+from pytest_sparkperf.experiment.measure import Conditions, Measurement
 from pytest_sparkperf.experiment.side import Side
 from pytest_sparkperf.experiment.starter import Starter
 
 FLAGS = ("--unpaced", "--jit-s", "0")
 WARM = (*FLAGS, "--enable-prompt-tokens-details", "--fault", "warm_cache")
 SHORT = Load(output_tokens=8)
+SPEC = replace(parse_mark({"min_decode": 1, "budget_s": 0.01}), load=SHORT)
 
 
 class Pages(httpx.AsyncBaseTransport):
@@ -50,8 +53,20 @@ class Pages(httpx.AsyncBaseTransport):
         await self._way.aclose()
 
 
-def variant_at(url: str, traffic: Traffic = "exclusive") -> Variant:
-    return make_variant(Target("rented", "attach", urls=((None, url),), traffic=traffic))
+def variant_at(url: str, traffic: Traffic = "exclusive", silence_timeout_s: float = 60.0) -> Variant:
+    urls = ((None, url),)
+    target = Target("rented", "attach", urls=urls, traffic=traffic, silence_timeout_s=silence_timeout_s)
+    return make_variant(target)
+
+
+def measure_on(url: str, conditions: Conditions, silence_timeout_s: float = 60.0) -> Result:
+    async def run() -> Result:
+        variant = variant_at(url, silence_timeout_s=silence_timeout_s)
+        async with open_async_client(url) as client:
+            side = Side(variant, attach_server(variant), client, SHORT, shipped_prompts(1))
+            return await Measurement({SUBJECT: side}, SPEC, conditions).run()
+
+    return asyncio.run(run())
 
 
 def with_side(
@@ -163,6 +178,31 @@ def test_a_scrape_waits_until_nothing_runs() -> None:
 
     assert asyncio.run(run()) == 8
     assert pages.texts == []
+
+
+def test_a_server_that_falls_silent_fails_the_gate_although_its_health_page_answers(
+    simulator: StartSimulator,
+) -> None:
+    result = measure_on(simulator(*FLAGS, "--fault", "hang_after=3").url, Conditions(1), 0.2)
+
+    [verdict, errors] = result.verdicts
+    assert (verdict.outcome, errors.outcome) == ("ERROR", "FAIL")
+    assert verdict.reason == (
+        "a request failed twice (timeout): The server stopped sending and the watchdog ended the request. "
+        "Seen: no event for 0.2 s after 4 events (silence_timeout_s of the target); /health answers 200"
+    )
+
+
+def test_a_pass_that_never_ends_is_broken_off_when_the_budget_is_spent(simulator: StartSimulator) -> None:
+    url = simulator(*FLAGS, "--fault", "hang_after=3").url
+
+    result = measure_on(url, Conditions(1, last_pass_s=0.3))
+
+    assert result.verdicts[0].outcome == "INCONCLUSIVE"
+    assert result.verdicts[0].reason == (
+        "the budget of 0.01 s was spent and a pass did not end within 0.3 s more: raise budget_s, ask for "
+        "fewer output_tokens, or see what holds the server up"
+    )
 
 
 def test_several_streams_on_a_shared_server_are_refused(simulator: StartSimulator, tmp_path: Path) -> None:

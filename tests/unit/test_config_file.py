@@ -148,7 +148,7 @@ def test_a_file_that_only_says_its_version_has_no_targets() -> None:
             (
                 "sparkperf.yaml:5: targets.x.modle: is not a known key; did you mean model? "
                 "valid keys are launch, model, args, env, speculative, k, resident, ready_timeout_s, "
-                "memory_floor_gib"
+                "silence_timeout_s, memory_floor_gib"
             ),
         ),
         (

@@ -220,7 +220,7 @@ def test_what_is_wrong_with_a_document(document: Any, text: str) -> None:
             (
                 "targets.x.modle: is not a known key; did you mean model? "
                 "valid keys are launch, executable, model, args, env, speculative, k, resident, "
-                "ready_timeout_s, memory_floor_gib"
+                "ready_timeout_s, silence_timeout_s, memory_floor_gib"
             ),
         ),
         (
@@ -228,7 +228,7 @@ def test_what_is_wrong_with_a_document(document: Any, text: str) -> None:
             (
                 "targets.x.url: is for launch: command and attach, not for launch: vllm, "
                 "whose keys are launch, executable, model, args, env, speculative, k, resident, "
-                "ready_timeout_s, memory_floor_gib"
+                "ready_timeout_s, silence_timeout_s, memory_floor_gib"
             ),
         ),
         (
@@ -236,15 +236,15 @@ def test_what_is_wrong_with_a_document(document: Any, text: str) -> None:
             (
                 "targets.x.executable: is for launch: vllm and recipe, not for launch: sim, "
                 "whose keys are launch, model, args, env, speculative, k, resident, ready_timeout_s, "
-                "memory_floor_gib"
+                "silence_timeout_s, memory_floor_gib"
             ),
         ),
         (
             {"launch": "attach", "url": "http://h:1", "args": {}},
             (
                 "targets.x.args: is for launch: vllm, docker, recipe, command and sim, not for launch: "
-                "attach, whose keys are launch, model, k, ready_timeout_s, url, api_key_env, traffic, "
-                "hardware"
+                "attach, whose keys are launch, model, k, ready_timeout_s, silence_timeout_s, url, "
+                "api_key_env, traffic, hardware"
             ),
         ),
         (

@@ -237,6 +237,7 @@ def test_attached_server_is_found_by_k() -> None:
         api_key_env="SPARK_API_KEY",
         traffic="shared",
         hardware=Hardware("NVIDIA GB10", 1, 128),
+        ready_timeout_s=0.0,  # it runs already
     )
     assert variant.url_for_k() == "http://10.0.0.5:8001"
     assert variant.describe() == "rented k=3"
