@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
-_ALWAYS = ("-p", "no:cacheprovider")
+# Plugins of these tests that no suite uses: importing hypothesis takes as long as all else together.
+_UNUSED = ("no:cacheprovider", "no:hypothesispytest", "no:timeout")
+WITHOUT_UNUSED = tuple(word for name in _UNUSED for word in ("-p", name))
+PYTEST = (sys.executable, "-m", "pytest", *WITHOUT_UNUSED)
 # pytest-asyncio warns where this is not set, which is not what these suites are about.
 _ASYNCIO = ("-o", "asyncio_default_fixture_loop_scope=function")
 _GONE_S = 15.0
@@ -55,12 +59,12 @@ class Suite:
     def plain_run(self, *arguments: str) -> pytest.RunResult:
         """Run pytest in a process of its own, without --sparkperf."""
         asyncio = () if "no:asyncio" in arguments else _ASYNCIO
-        return self._checked(self.pytester.runpytest_subprocess(*_ALWAYS, *asyncio, *arguments))
+        return self._checked(self.pytester.runpytest_subprocess(*WITHOUT_UNUSED, *asyncio, *arguments))
 
     def quick_run(self, *arguments: str) -> pytest.RunResult:
         """Run pytest with --sparkperf in this process, for what ends before anything is measured."""
         return self._checked(
-            self.pytester.runpytest_inprocess(*_ALWAYS, *_ASYNCIO, "--sparkperf", *arguments)
+            self.pytester.runpytest_inprocess(*WITHOUT_UNUSED, *_ASYNCIO, "--sparkperf", *arguments)
         )
 
     def do_not_measure(self) -> None:

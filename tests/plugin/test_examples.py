@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from suite_runner import PYTEST
 
 EXAMPLES = Path(__file__).parents[2] / "conftest_examples"
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     env = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
-    command = [sys.executable, "-m", "pytest", "--sparkperf", "-p", "no:cacheprovider", *arguments]
+    command = [*PYTEST, "--sparkperf", *arguments]
     return subprocess.run(
         command, cwd=folder, env=env, capture_output=True, text=True, timeout=240, check=False
     )
@@ -48,7 +48,7 @@ def test_quickstart_fails_on_the_slow_target_with_figures(quickstart: Path) -> N
 
 @pytest.mark.parametrize("folder", sorted(EXAMPLES.iterdir()), ids=lambda folder: folder.name)
 def test_example_is_skipped_with_a_reason_without_the_option(folder: Path) -> None:
-    command = [sys.executable, "-m", "pytest", "-rs", "-p", "no:cacheprovider"]
+    command = [*PYTEST, "-rs"]
 
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
 

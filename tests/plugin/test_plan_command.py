@@ -6,6 +6,7 @@ import json
 import sys
 
 import pytest
+from suite_runner import WITHOUT_UNUSED
 
 SUITE = """
 import pytest
@@ -30,7 +31,7 @@ def plan(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.P
 
 
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    return pytester.run(sys.executable, "-c", CODE, "-p", "no:cacheprovider", *arguments)
+    return pytester.run(sys.executable, "-c", CODE, *WITHOUT_UNUSED, *arguments)
 
 
 def test_every_gate_is_planned_and_nothing_is_run(plan: pytest.Pytester) -> None:

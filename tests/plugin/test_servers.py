@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from suite_runner import PYTEST
 
 ROOT = Path(__file__).parents[2]
 FAKE_VLLM = f'#!/bin/sh\nshift\necho start >> starts\nexec {sys.executable} -m pytest_sparkperf.sim "$@"\n'
@@ -41,7 +42,7 @@ def write(folder: Path, suite: str, *, max_resident: int = 2, more: str = "") ->
 
 
 def start(*options: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "pytest", "--sparkperf", "-v", "-p", "no:cacheprovider", *options]
+    command = [*PYTEST, "--sparkperf", "-v", *options]
     return subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )

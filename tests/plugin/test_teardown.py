@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from suite_runner import PYTEST
 
 from pytest_sparkperf.adapters.lock import present_holder
 from pytest_sparkperf.adapters.proctable import read_process
@@ -107,7 +108,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., RunningSuite]]:
             "PYTHONPATH": str(ROOT),
         }
         environment.pop("CI", None)
-        command = [sys.executable, "-m", "pytest", "--sparkperf", "-p", "no:cacheprovider", *options]
+        command = [*PYTEST, "--sparkperf", *options]
         with (tmp_path / "out").open("wb") as out:
             process = subprocess.Popen(
                 command, cwd=tmp_path, env=environment, stdout=out, stderr=out, stdin=subprocess.DEVNULL
