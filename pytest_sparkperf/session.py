@@ -16,6 +16,7 @@ from pytest_sparkperf.core.gate import GateSpec
 from pytest_sparkperf.core.order import SUBJECT, Arm
 from pytest_sparkperf.core.residents import fit_together, residents
 from pytest_sparkperf.core.result import RequestResult, Result
+from pytest_sparkperf.core.server_memory import check_facts_of
 from pytest_sparkperf.core.targets import SIMULATOR, Config, Target, find_target
 from pytest_sparkperf.core.variant import Variant, make_variant
 from pytest_sparkperf.options import Settings
@@ -130,7 +131,9 @@ class Run:
         """
         claims = claims_of(spec)
         check_claims(spec, claims)
-        self._variants += self.variants(spec).values()
+        variants = self.variants(spec)
+        check_facts_of(spec, variants[SUBJECT])
+        self._variants += variants.values()
         self._limits += len(claims)
 
     def server(self, spec: GateSpec) -> Server:

@@ -33,6 +33,8 @@ _OWN_FIELDS: Mapping[str, str | None] = {
     "stream_options": None,
     "n": None,
 }
+# Metrics of limits that are counted or read once, not sampled in rounds.
+UNSAMPLED = ("error_rate", "memory_gib", "kv_cache_tokens")
 _NEED_AGAINST = ("min_speedup", "same_output", "max_kv_loss")
 _COMPARES_NOTHING = "against compares nothing by itself; say what must hold, such as min_speedup=1.25"
 _NEED_TWO_TOKENS = ("min_decode", "max_tpot_ms")

@@ -24,7 +24,7 @@ from pytest_sparkperf.core.kinds import (
 
 Group = Literal["variant", "load", "limits", "comparison", "server facts", "budget"]
 
-MTP, SERVERS, WORKLOADS = "MTP", "Servers", "Workloads"
+MTP, WORKLOADS = "MTP", "Workloads"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +142,8 @@ _LIMITS = (
     Keyword("min_acceptance_rate", "limits", SHARE, "accepted per drafted token", "0.6", "acceptance_rate"),
     Keyword("min_acceptance_length", "limits", POSITIVE, "tokens per step", "2.5", "acceptance_length"),
     Keyword("max_error_rate", "limits", SHARE, "failed requests per request", "0.01", "error_rate"),
-    Keyword("max_memory_gib", "limits", POSITIVE, "GiB", "100", "memory_gib", SERVERS),
-    Keyword("min_kv_cache_tokens", "limits", COUNT, "tokens", "300_000", feature=SERVERS),
+    Keyword("max_memory_gib", "limits", POSITIVE, "GiB", "100", "memory_gib"),
+    Keyword("min_kv_cache_tokens", "limits", COUNT, "tokens", "300_000", "kv_cache_tokens"),
 )
 
 _COMPARISON = (

@@ -32,7 +32,7 @@ def verdict_line(verdict: Verdict, metric: Metric | None) -> str:
     if verdict.estimate is None:
         return f"{verdict.outcome} {_asked(verdict)}: {verdict.reason}"
     interval = ""
-    if verdict.low is not None and verdict.high is not None:
+    if verdict.low is not None and verdict.high is not None and not _is_fact(verdict):
         interval = f" (interval {figure(verdict.low)} to {figure(verdict.high)})"
     text = f"{verdict.outcome} {_asked(verdict)}: {figure(verdict.estimate, unit)}{interval}"
     return f"{text}; {verdict.reason}" if verdict.reason else text
@@ -40,7 +40,7 @@ def verdict_line(verdict: Verdict, metric: Metric | None) -> str:
 
 def detectable_line(verdict: Verdict, metric: Metric | None) -> str | None:
     """Say which true value would have failed with 90 % probability."""
-    if verdict.mde is None:
+    if verdict.mde is None or _is_fact(verdict):
         return None
     if _is_ratio(verdict):
         return f"a true ratio under {figure(verdict.mde)} would have failed with 90 % probability"
@@ -163,6 +163,11 @@ def _asked(verdict: Verdict) -> str:
     # A slowdown is asked for as the share that may be lost, and judged as the ratio that must be kept.
     asked = 1 - verdict.limit if verdict.gate.startswith("max_slowdown") else verdict.limit
     return f"{verdict.gate}={asked:.10g}"
+
+
+def _is_fact(verdict: Verdict) -> bool:
+    """Tell whether the figure was read once and has no interval."""
+    return verdict.estimate is not None and verdict.low == verdict.high == verdict.estimate
 
 
 def _is_ratio(verdict: Verdict) -> bool:

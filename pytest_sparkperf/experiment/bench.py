@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +22,7 @@ from pytest_sparkperf.core.order import SUBJECT, Arm
 from pytest_sparkperf.core.prompts import Prompt, shipped_prompts
 from pytest_sparkperf.core.residents import fit_together
 from pytest_sparkperf.core.result import RequestResult, Result
+from pytest_sparkperf.core.server_memory import ServerMemory, fact_verdicts
 from pytest_sparkperf.core.targets import MAX_RESIDENT
 from pytest_sparkperf.core.variant import Variant
 from pytest_sparkperf.core.workload import fit_prompts, workload_digest
@@ -86,6 +88,7 @@ class Bench:
         server = self._pool.get_all(variants)[SUBJECT]
         conditions = self._conditions(variants[SUBJECT], server, spec, gates)
         result = self._drive(variants, spec, conditions, Measurement.run)
+        result = _with_facts(result, spec, self._starter.memory_of(server))
         return self._with_outputs(result, variants, spec) if spec.same_output else result
 
     def _with_outputs(self, result: Result, variants: Mapping[Arm, Variant], spec: GateSpec) -> Result:
@@ -123,9 +126,14 @@ class Bench:
         conditions = self._conditions(variants[SUBJECT], subject, spec, gates)
         prompts = _prompts(subject, spec.load)
         self._pool.stop_all()
-        servers = RestartedServers(self._starter.start, variants, prompts, _check_queue)
+        held: dict[str, ServerMemory | None] = {}
+
+        def look(server: Server) -> None:
+            held[server.url] = self._starter.memory_of(server)
+
+        servers = RestartedServers(self._starter.start, variants, prompts, _check_queue, look)
         [result] = self._loop.run(run_blocks([spec], servers, conditions, conditions.thermometer))
-        return result
+        return _with_facts(result, spec, held.get(str(result.server.get("url"))))
 
     def _drive(
         self,
@@ -184,6 +192,13 @@ class Bench:
     def _start(self, variant: Variant) -> Server:
         self._used_s.pop(variant, None)
         return self._starter.start(variant)
+
+
+def _with_facts(result: Result, spec: GateSpec, memory: ServerMemory | None) -> Result:
+    """Add what is read once of the idle server, and the limits on it."""
+    if memory is not None:
+        result = replace(result, memory_gib=memory.total_gib, notes=(*result.notes, str(memory)))
+    return replace(result, verdicts=(*result.verdicts, *fact_verdicts(spec, result)))
 
 
 def _prompts(server: Server, load: Load) -> tuple[Prompt, ...]:

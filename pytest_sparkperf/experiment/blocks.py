@@ -50,12 +50,16 @@ class BlockServers(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RestartedServers:
-    """Starts the variants of a comparison anew for each block; ``check`` refuses a load that does not fit."""
+    """Starts the variants of a comparison anew for each block.
+
+    ``check`` refuses a load that does not fit, ``look`` sees each idle server before it is stopped.
+    """
 
     launch: Callable[[Variant], Server]
     variants: Mapping[Arm, Variant]
     prompts: Sequence[Prompt]
     check: Callable[[Server, Load], None]
+    look: Callable[[Server], None] = lambda _: None
 
     def start(self, arm: Arm) -> Server:
         """Start the server of an arm anew; raises ServerError."""
@@ -63,7 +67,10 @@ class RestartedServers:
 
     def stop(self, server: Server) -> None:
         """Stop it; the next start waits for its memory."""
-        server.stop()
+        try:
+            self.look(server)
+        finally:
+            server.stop()
 
     def side(self, arm: Arm, server: Server, client: httpx.AsyncClient, spec: GateSpec) -> Side:
         """Return what sends the load of a gate to a started server; raises ConfigError where it cannot."""

@@ -18,6 +18,7 @@ from pytest_sparkperf.adapters.server import Server, attach_server, start_server
 from pytest_sparkperf.core.errors import ServerError
 from pytest_sparkperf.core.memory import GIB, gib, start_floor
 from pytest_sparkperf.core.preflight import MachineState
+from pytest_sparkperf.core.server_memory import ServerMemory, held_on_gpus
 from pytest_sparkperf.core.targets import MAX_RESIDENT
 from pytest_sparkperf.core.variant import Variant
 from pytest_sparkperf.experiment.pool import Room
@@ -69,6 +70,22 @@ class Starter:
         found = self.machine.memory.read()
         reserve = 0 if found is None else start_floor(found.total, unified=False)
         return Room(max_resident, self.machine.memory.available, reserve)
+
+    def memory_of(self, server: Server) -> ServerMemory | None:
+        """Return what an idle server holds; None where it cannot be told from the rest of the machine."""
+        if server not in self._started or server.process is None:
+            return None
+        state = self.machine.preflight.read()
+        if state.gpus and not state.is_unified:
+            own = {*server.process.pids(), *(_pids_elsewhere(server, server.process) or ())}
+            held = held_on_gpus(state.apps, own)
+        else:
+            # Memory that all share is told apart only while nothing else of ours holds any.
+            alone = [one for one in self._started if one.alive()] == [server]
+            if not alone or self._idle is None or state.memory is None:
+                return None
+            held = max(0, self._idle - state.memory.available)
+        return None if held is None else ServerMemory.of(held, server.facts)
 
     def close(self) -> MemoryReturn | None:
         """Give the machine back once the memory of stopped servers is; return what is missing of it.

@@ -22,6 +22,7 @@ from pytest_sparkperf.core.errors import ServerError
 from pytest_sparkperf.core.frozen import FrozenMap
 from pytest_sparkperf.core.memory import GIB, MemInfo
 from pytest_sparkperf.core.preflight import MachineState
+from pytest_sparkperf.core.server_memory import ServerMemory
 from pytest_sparkperf.core.targets import Target
 from pytest_sparkperf.core.variant import Variant, make_variant
 from pytest_sparkperf.experiment.starter import Machine, Starter, memory_floor, needs_machine
@@ -271,6 +272,36 @@ def test_a_lock_that_stays_held_fails_the_start(place: Place) -> None:
             place.starter.start(place.variant)
     finally:
         other.release()
+
+
+def test_what_a_server_holds_is_what_was_free_before_while_it_is_alone(place: Place) -> None:
+    server = place.starter.start(place.variant)
+    place.show_memory(60 * GIB)
+
+    assert place.starter.memory_of(server) == ServerMemory(40.0)
+
+    other = place.starter.start(replace(place.variant, label="second"))
+    assert place.starter.memory_of(server) is None
+    other.stop()
+    assert place.starter.memory_of(server) == ServerMemory(40.0)
+    server.stop()
+    assert place.starter.memory_of(server) is None
+
+
+def test_what_a_server_holds_of_a_gpu_with_memory_of_its_own_is_its_processes(place: Place) -> None:
+    server = place.starter.start(place.variant)
+    assert server.process is not None
+    pid = server.process.pid
+    apps = f"pid, process_name, used_gpu_memory [MiB]\n{pid}, python, 2048 MiB\n1, other, 512 MiB\n".encode()
+    gpu = b"name, memory.total [MiB]\nNVIDIA H200, 143771 MiB\n"
+
+    def run(words: object, _: float) -> Answer:
+        return Answer(0, apps if "compute-apps" in str(words) else gpu)
+
+    place.starter.machine = replace(place.starter.machine, preflight=Preflight(run, place.folder))
+
+    assert place.starter.memory_of(server) == ServerMemory(2.0)
+    server.stop()
 
 
 def test_servers_of_ours_that_are_up_count_as_ours(place: Place) -> None:
