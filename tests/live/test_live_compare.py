@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -14,13 +16,15 @@ SUITE = """
 import pytest
 from pytest_sparkperf import sparkperf
 
-pytestmark = sparkperf(prompt_tokens=64, output_tokens=512)
+@pytest.mark.parametrize("run", range(5))
+@sparkperf(k=0, against={"k": 0, "env": {"SPARKPERF_ARM": "A"}}, max_slowdown=0.05, output_tokens=32)
+def test_equal_servers_at_short_answers(run): ...
 
 @pytest.mark.parametrize("run", range(5))
-@sparkperf(k=0, against={"k": 0, "env": {"SPARKPERF_ARM": "A"}}, max_slowdown=0.05)
+@sparkperf(k=0, against={"k": 0, "env": {"SPARKPERF_ARM": "A"}}, max_slowdown=0.06, output_tokens=256)
 def test_equal_servers(run): ...
 
-@sparkperf(k=3, against={"k": 0}, min_speedup=2)
+@sparkperf(k=3, against={"k": 0}, min_speedup=1.2, prompt_tokens=64, output_tokens=512)
 def test_mtp_pays(): ...
 """
 
@@ -65,12 +69,15 @@ def test_equal_servers_do_not_fail_and_mtp_is_no_gain_on_a_cpu(tmp_path: Path, l
 
     judged = judge(tmp_path)
 
-    equal = [line for line in judged.stdout.splitlines() if " max_slowdown=0.05: " in line]
-    speedup = [line for line in judged.stdout.splitlines() if " min_speedup=2: " in line]
-    assert len([line for line in equal if line.startswith(("  PASS ", "  INCONCLUSIVE "))]) == 5, (
-        judged.stdout
+    found = Counter(
+        re.findall(r"^  (PASS|INCONCLUSIVE|FAIL|ERROR) (max_slowdown=0.0[56]):", judged.stdout, re.MULTILINE)
     )
-    assert any(line.startswith("FAIL min_speedup=2: ") for line in speedup), judged.stdout
-    assert "times the speed (interval " in speedup[0]
+    for margin in ("max_slowdown=0.05", "max_slowdown=0.06"):
+        assert found["PASS", margin] + found["INCONCLUSIVE", margin] == 5, judged.stdout
+    assert re.search(
+        r"^  FAIL min_speedup=1\.2: [0-9.]+ times the speed \(interval [0-9.]+ to [0-9.]+\)$",
+        judged.stdout,
+        re.MULTILINE,
+    ), judged.stdout
     assert "judged by spreads measured on this machine (sparkperf calibrate)" in judged.stdout
     assert judged.returncode == pytest.ExitCode.TESTS_FAILED
