@@ -50,7 +50,7 @@ def _sparkperf_gate(request: pytest.FixtureRequest) -> Gate:
             pytrace=False,
         )
     try:
-        gate.result = run.measure(gate.spec)
+        gate.result = run.measure(gate.spec, request.node.nodeid)
     except SparkPerfError as error:
         gate.error = str(error)
         raise pytest.fail.Exception(str(error), pytrace=False) from None
@@ -112,9 +112,10 @@ def sparkperf_async_client(request: pytest.FixtureRequest) -> Iterator[httpx.Asy
 class Measure:
     """Measures in a test's body; takes the keywords of the mark."""
 
-    def __init__(self, run: Run, base: GateSpec) -> None:
+    def __init__(self, run: Run, base: GateSpec, test: str) -> None:
         self._run = run
         self._base = base
+        self._test = test
 
     def __call__(self, **keywords: Any) -> Result:
         """Measure a load and return its Result; without limits it ends at +-2 % or 6 rounds.
@@ -125,7 +126,8 @@ class Measure:
         """
         __tracebackhide__ = True
         try:
-            return self._run.measure(parse_mark({**self._base.variant_words, **keywords}), gates=1)
+            spec = parse_mark({**self._base.variant_words, **keywords})
+            return self._run.measure(spec, self._test, gates=1)
         except SparkPerfError as error:
             raise error.with_traceback(None) from None  # the caller's line says where, ours says nothing
 
@@ -143,15 +145,16 @@ class Measure:
 @pytest.fixture
 def sparkperf_measure(request: pytest.FixtureRequest) -> Measure:
     """Measure freely: ``sparkperf_measure(k=3, concurrency=8)``, ``sparkperf_measure.request(...)``."""
-    return Measure(_run(request), _spec(request))
+    return Measure(_run(request), _spec(request), request.node.nodeid)
 
 
 class Compare:
     """Compares two servers in a test's body, measured in turn."""
 
-    def __init__(self, run: Run, base: GateSpec) -> None:
+    def __init__(self, run: Run, base: GateSpec, test: str) -> None:
         self._run = run
         self._base = base
+        self._test = test
 
     def __call__(self, a: Any = None, b: Any = None, **keywords: Any) -> Result:
         """Measure A and B in turn and return the Result of B; ``ratio`` is B's speed over A's.
@@ -162,7 +165,7 @@ class Compare:
         """
         __tracebackhide__ = True
         try:
-            return self._run.measure(parse_ab(a, b, keywords, self._base), gates=1)
+            return self._run.measure(parse_ab(a, b, keywords, self._base), self._test, gates=1)
         except SparkPerfError as error:
             raise error.with_traceback(None) from None
 
@@ -170,7 +173,7 @@ class Compare:
 @pytest.fixture
 def sparkperf_ab(request: pytest.FixtureRequest) -> Compare:
     """Compare two servers: ``sparkperf_ab(a={"k": 0}, b={"k": 3}).ratio``."""
-    return Compare(_run(request), _spec(request))
+    return Compare(_run(request), _spec(request), request.node.nodeid)
 
 
 @pytest.fixture

@@ -53,8 +53,15 @@ class Gate:
 
     @property
     def outcome(self) -> str:
-        """The outcome that decides the test: the worst verdict, or MEASURED where nothing was judged."""
-        return "MEASURED" if self.result is None else worst(self.result.verdicts) or "MEASURED"
+        """The outcome that decides the test: the worst verdict, or MEASURED where nothing was judged.
+
+        SKIPPED where nothing failed, and a limit could not be judged that need not be.
+        """
+        if self.result is None:
+            return "MEASURED"
+        found = worst([verdict for verdict in self.result.verdicts if not verdict.excused])
+        excused = any(verdict.excused for verdict in self.result.verdicts)
+        return "SKIPPED" if excused and found in (None, "PASS") else found or "MEASURED"
 
     @property
     def has_run(self) -> bool:

@@ -9,23 +9,22 @@ from typing import Literal
 
 import pytest
 
+from pytest_sparkperf.core.baseline import FOLDER
 from pytest_sparkperf.core.document import parse_targets
 from pytest_sparkperf.core.faults import DocumentError
 
 Inconclusive = Literal["skip", "fail"]
+MissingBaseline = Literal["fail", "skip"]
 
 _NOT_YET = {
     "--sparkperf-config-ref": "Baselines",
-    "--sparkperf-baseline-ref": "Baselines",
-    "--sparkperf-baseline-dir": "Baselines",
-    "--sparkperf-missing-baseline": "Baselines",
     "--sparkperf-json": "Reports",
     "--sparkperf-html": "Reports",
     "--sparkperf-markdown": "Reports",
     "--sparkperf-benchmark-json": "Reports",
     "--sparkperf-bmf": "Reports",
 }
-_NOT_YET_FLAGS = {"--sparkperf-record": "Baselines", "--sparkperf-keep-servers": "Servers"}
+_NOT_YET_FLAGS = {"--sparkperf-keep-servers": "Servers"}
 _LATER = "Not yet available: comes with the feature {!r}."
 _URL_PER_K = (
     "say once per k which server has it, for example "
@@ -35,7 +34,10 @@ _URL_PER_K = (
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the options of this run say; the command line has already won over the ini file."""
+    """What the options of this run say; the command line has already won over the ini file.
+
+    ``baseline_ref``: the git ref that baselines are read from, None for the working tree.
+    """
 
     enabled: bool
     config_file: Path | None
@@ -45,6 +47,10 @@ class Settings:
     ci: bool
     rootdir: Path
     lock_timeout_s: float = 3600.0
+    record: bool = False
+    baseline_dir: Path = Path(FOLDER)
+    baseline_ref: str | None = None
+    missing_baseline: MissingBaseline = "fail"
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -88,6 +94,7 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="SECONDS",
         help="How long to wait while another run measures on this machine (default: 3600).",
     )
+    _add_baseline_options(group)
     for name, feature in _NOT_YET.items():
         group.addoption(name, dest=_dest(name), metavar="...", help=_LATER.format(feature))
     for name, feature in _NOT_YET_FLAGS.items():
@@ -96,6 +103,36 @@ def add_options(parser: pytest.Parser) -> None:
     parser.addini("sparkperf_lock_timeout", "default of --sparkperf-lock-timeout, in seconds")
     parser.addini("sparkperf_target", "default of --sparkperf-target")
     parser.addini("sparkperf_inconclusive", "default of --sparkperf-inconclusive: skip or fail")
+    parser.addini("sparkperf_baseline_dir", "default of --sparkperf-baseline-dir, relative to the root")
+    parser.addini("sparkperf_baseline_ref", "default of --sparkperf-baseline-ref")
+    parser.addini("sparkperf_missing_baseline", "default of --sparkperf-missing-baseline: fail or skip")
+
+
+def _add_baseline_options(group: pytest.OptionGroup) -> None:
+    group.addoption(
+        "--sparkperf-record",
+        dest="sparkperf_record",
+        action="store_true",
+        help="Keep the runs of gates with max_slowdown and no against= as baselines of this machine.",
+    )
+    group.addoption(
+        "--sparkperf-baseline-dir",
+        dest="sparkperf_baseline_dir",
+        metavar="DIR",
+        help=f"Folder of the baselines (default: {FOLDER} in the root directory).",
+    )
+    group.addoption(
+        "--sparkperf-baseline-ref",
+        dest="sparkperf_baseline_ref",
+        metavar="REF",
+        help="Read baselines as this git ref holds them, such as origin/main, not from the working tree.",
+    )
+    group.addoption(
+        "--sparkperf-missing-baseline",
+        dest="sparkperf_missing_baseline",
+        choices=("fail", "skip"),
+        help="What a gate does of which nothing comparable is recorded on this machine (default: fail).",
+    )
 
 
 def read_settings(config: pytest.Config) -> Settings:
@@ -112,6 +149,13 @@ def read_settings(config: pytest.Config) -> Settings:
     if not config.getoption("sparkperf_enabled"):
         return Settings(False, None, None, (), "skip", ci=False, rootdir=config.rootpath)
     urls = _urls(config)
+    record, baseline_ref = config.getoption("sparkperf_record"), _either(config, "sparkperf_baseline_ref")
+    if record and baseline_ref:
+        raise pytest.UsageError(
+            f"--sparkperf-record and --sparkperf-baseline-ref={baseline_ref} do not go together: a run that "
+            "takes its baseline from a git ref judges a change, and a change is not what later ones are "
+            "judged by; leave one of them out"
+        )
     return Settings(
         enabled=True,
         config_file=_config_file(config),
@@ -123,7 +167,31 @@ def read_settings(config: pytest.Config) -> Settings:
         ci=os.environ.get("CI", "").lower() not in ("", "0", "false"),
         rootdir=config.rootpath,
         lock_timeout_s=_lock_timeout_s(config),
+        record=record,
+        baseline_dir=_baseline_dir(config),
+        baseline_ref=baseline_ref,
+        missing_baseline=_missing_baseline(config),
     )
+
+
+def _either(config: pytest.Config, name: str) -> str | None:
+    """Return what the command line says, or else the ini file; None where neither does."""
+    return config.getoption(name) or config.getini(name) or None
+
+
+def _baseline_dir(config: pytest.Config) -> Path:
+    if named := config.getoption("sparkperf_baseline_dir"):
+        return config.invocation_params.dir / str(named)
+    return config.rootpath / (config.getini("sparkperf_baseline_dir") or FOLDER)
+
+
+def _missing_baseline(config: pytest.Config) -> MissingBaseline:
+    value = _either(config, "sparkperf_missing_baseline") or "fail"
+    if value == "fail":
+        return "fail"
+    if value == "skip":
+        return "skip"
+    raise pytest.UsageError(f"sparkperf_missing_baseline = {value} in the ini file; valid are fail and skip")
 
 
 def _lock_timeout_s(config: pytest.Config) -> float:

@@ -150,7 +150,8 @@ def judge_around(item: pytest.Item) -> Generator[None, object, object]:
     if gate is None or gate.result is None or not run.settings.enabled:
         return (yield)
     fault = _fault(gate, run)
-    if gate.outcome == "ERROR" or (gate.outcome == "INCONCLUSIVE" and not gate.result.rounds):
+    open_ended = gate.outcome in ("INCONCLUSIVE", "SKIPPED")
+    if gate.outcome == "ERROR" or (open_ended and not gate.result.rounds):
         _end(gate.result, fault)
     try:
         outcome = yield
@@ -158,7 +159,7 @@ def judge_around(item: pytest.Item) -> Generator[None, object, object]:
         if fault is not None:
             _fail(fault)
         raise
-    if fault is not None or gate.outcome == "INCONCLUSIVE":
+    if fault is not None or open_ended:
         _end(gate.result, fault)
     return outcome
 
@@ -172,7 +173,7 @@ def _end(result: Result, fault: str | None) -> NoReturn:
 
 def _fault(gate: Gate, run: Run) -> str | None:
     """Return the text with which a gate fails its test; None where it does not."""
-    if gate.result is None or gate.outcome in ("PASS", "MEASURED"):
+    if gate.result is None or gate.outcome in ("PASS", "MEASURED", "SKIPPED"):
         return None
     if gate.outcome == "INCONCLUSIVE" and run.settings.inconclusive == "skip":
         return None

@@ -23,7 +23,9 @@ from pytest_sparkperf.options import Settings
 
 if TYPE_CHECKING:
     from pytest_sparkperf.adapters.server import Server
+    from pytest_sparkperf.adapters.store import Files
     from pytest_sparkperf.experiment.bench import Bench
+    from pytest_sparkperf.experiment.stored import Keeping
 
 # The target that --sparkperf-url describes; a name that yaml may also use is overridden by it.
 URL_TARGET = "sparkperf-url"
@@ -48,6 +50,7 @@ class Run:
     trouble: str | None = None
     say: Callable[[str], None] = lambda _: None
     make_folder: Callable[[str], Path] | None = None
+    _baselines: Files | None = None
     _variants: list[Variant] = field(default_factory=list)
     _limits: int = 0
     _bench: Bench | None = None
@@ -55,7 +58,7 @@ class Run:
 
     @classmethod
     def open(cls, settings: Settings) -> Run:
-        """Read the file that names the servers; raises UsageError when it cannot be used."""
+        """Read the file that names the servers, find the stored runs; raises UsageError where it cannot."""
         config = Config()
         if settings.enabled and settings.config_file is not None:
             from pytest_sparkperf.adapters.config_file import read_config
@@ -64,7 +67,15 @@ class Run:
                 config = read_config(settings.config_file)
             except ConfigError as error:
                 raise pytest.UsageError(str(error)) from None
-        return cls(settings, config)
+        run = cls(settings, config)
+        if settings.enabled and settings.baseline_ref is not None:
+            from pytest_sparkperf.experiment.baselines import open_files
+
+            try:
+                run._baselines = open_files(settings.baseline_dir, settings.baseline_ref, settings.rootdir)
+            except ConfigError as error:
+                raise pytest.UsageError(f"--sparkperf-baseline-ref: {error}") from None
+        return run
 
     def load_targets(self, config: pytest.Config) -> None:
         """Join the targets of file, hooks and command line, the later ones winning."""
@@ -146,9 +157,13 @@ class Run:
         self._open_bench().warm(self.variants(spec)[SUBJECT])
         return server
 
-    def measure(self, spec: GateSpec, *, gates: int | None = None) -> Result:
-        """Measure a load on its server and judge the limits; ``gates`` shares the error of a FAIL."""
-        return self._open_bench().measure(self.variants(spec), spec, gates=gates or max(1, self._limits))
+    def measure(self, spec: GateSpec, test: str, *, gates: int | None = None) -> Result:
+        """Measure a load on its server and judge the limits; ``gates`` shares the error of a FAIL.
+
+        The stored runs are those of ``test``, or of the gate's own name.
+        """
+        bench, gates = self._open_bench(), gates or max(1, self._limits)
+        return bench.measure(self.variants(spec), spec, gates=gates, test=spec.name or test)
 
     def request(self, spec: GateSpec, body: Mapping[str, Any]) -> RequestResult:
         """Send one request and judge nothing."""
@@ -179,9 +194,23 @@ class Run:
                 expected=tuple(self._variants),
                 starter=starter,
                 root=self.settings.rootdir,
+                keeping=self._keeping(),
                 max_resident=self.config.max_resident,
             )
         return self._bench
+
+    def _keeping(self) -> Keeping:
+        from pytest_sparkperf.adapters.gitref import head_commit
+        from pytest_sparkperf.adapters.store import FolderStore
+        from pytest_sparkperf.experiment.stored import Keeping
+
+        folder = FolderStore(self.settings.baseline_dir)
+        return Keeping(
+            self._baselines or folder,
+            self.settings.missing_baseline,
+            folder if self.settings.record else None,
+            head_commit(self.settings.rootdir) if self.settings.record else None,
+        )
 
     @property
     def proven(self) -> int:

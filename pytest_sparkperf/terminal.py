@@ -23,7 +23,9 @@ def header(config: pytest.Config, run: Run) -> str | None:
         return None
     source = f", {settings.config_file.name}" if settings.config_file else ""
     policy = "are skipped" if settings.inconclusive == "skip" else "fail"
-    return f"sparkperf: {_measured(config, run)}{source}, inconclusive gates {policy}"
+    stored = f", baselines of {settings.baseline_ref}" if settings.baseline_ref else ""
+    stored += ", recording" if settings.record else ""
+    return f"sparkperf: {_measured(config, run)}{source}{stored}, inconclusive gates {policy}"
 
 
 def _measured(config: pytest.Config, run: Run) -> str:

@@ -88,6 +88,12 @@ class GitFiles:
         return f"there is no git ref {ref!r} in this repository; fetch it first, or name another"
 
 
+def head_commit(root: Path, run: Run | None = None) -> str | None:
+    """Return the commit that is checked out; None where there is no git, no repository or no commit."""
+    answer = (run or partial(run_command, cwd=root))(("git", "rev-parse", "--verify", "HEAD"), _TIMEOUT_S)
+    return answer.text.strip() if answer.status == 0 else None
+
+
 def _relative(folder: Path, root: Path) -> str:
     path = os.path.relpath(folder, root)
     if path == ".." or path.startswith("../"):

@@ -18,11 +18,11 @@ from typing import Protocol
 from filelock import FileLock, Timeout
 
 from pytest_sparkperf.adapters.baseline_text import MAX_BYTES, baseline_text, read_baseline_text
-from pytest_sparkperf.core.baseline import BaselineFile, file_name
+from pytest_sparkperf.core.baseline import FOLDER, BaselineFile, file_name
 from pytest_sparkperf.core.errors import ConfigError
 from pytest_sparkperf.core.hardware import Machine
 
-DEFAULT_FOLDER = Path(".sparkperf/baselines")
+DEFAULT_FOLDER = Path(FOLDER)
 _LOCK = ".lock"
 _IGNORED = ".gitignore"
 _TEMPORARY = ".tmp"

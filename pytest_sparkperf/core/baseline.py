@@ -21,6 +21,8 @@ from pytest_sparkperf.core.hardware import Machine
 from pytest_sparkperf.core.metrics import METRICS
 from pytest_sparkperf.core.summary import Baseline, Summary
 
+# Below the root of the suite.
+FOLDER = ".sparkperf/baselines"
 KEPT_RECORDS = 10
 ANCHOR_RECORDS = 5
 MIN_RECORDS = 3
@@ -236,14 +238,16 @@ def mean_flags(records: Sequence[Record]) -> dict[str, float]:
 class RunState:
     """What a run must say of itself before it may be recorded.
 
-    ``broken``: why it is no valid measurement. ``rise_c``: how far the GPU warmed over its rounds, None
-    without a thermometer. ``throttled``: reasons seen. ``unfit``: why the hardware is not itself.
+    ``broken``: why it is no valid measurement. ``failed``: the limit that it FAILed. ``rise_c``: how far the
+    GPU warmed over its rounds, None without a thermometer. ``throttled``: reasons seen. ``unfit``: why the
+    hardware is not itself.
     """
 
     rounds: int
     steady: bool
     simulated: bool
     broken: str | None = None
+    failed: str | None = None
     rise_c: float | None = None
     throttled: tuple[str, ...] = ()
     unfit: str | None = None
@@ -254,12 +258,15 @@ def refusals(state: RunState, machine: Machine, max_rise_c: float = 1.0) -> tupl
     found = []
     if state.broken is not None:
         found.append(f"it is no valid measurement ({state.broken})")
+    if state.failed is not None:
+        found.append(
+            f"it FAILed {state.failed}, and what fails does not become the norm by itself: if the change is "
+            "meant, remove the old records by sparkperf baseline prune first"
+        )
     if not state.steady:
         found.append("it never became steady")
     if state.rounds < MIN_ROUNDS:
-        found.append(
-            f"it has {state.rounds} rounds, a record needs {MIN_ROUNDS}: raise max_rounds or budget_s"
-        )
+        found.append(f"it has {state.rounds} rounds, a record needs {MIN_ROUNDS}: raise budget_s")
     if state.rise_c is not None and state.rise_c > max_rise_c:
         found.append(f"the GPU warmed by {state.rise_c:.1f} C during it, at most {max_rise_c:g} C is steady")
     if state.throttled:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pytest_sparkperf.core.acceptance import ACCEPTANCE_METRICS
+from pytest_sparkperf.core.baseline import MIN_ROUNDS
 from pytest_sparkperf.core.claim import Claim, ceiling, floor, margin, speedup
 from pytest_sparkperf.core.constants import ASSUMED, Constants
 from pytest_sparkperf.core.gate import UNSAMPLED, Comparison, GateSpec, Limit
@@ -63,6 +65,15 @@ def plan_of(
         thermal=thermal,
         constants=constants,
     )
+
+
+def record_plan(plan: Plan) -> Plan:
+    """Return how a run is sampled that is to be recorded: settled first, for as many rounds as that takes.
+
+    A known plateau is no use here: a run that is allowed for differs from one that has settled.
+    """
+    thermal = Thermal("soak") if plan.thermal.mode == "plateau" else plan.thermal
+    return replace(plan, min_rounds=MIN_ROUNDS, settle=True, thermal=thermal)
 
 
 def check_claims(spec: GateSpec, claims: Sequence[Claim]) -> None:

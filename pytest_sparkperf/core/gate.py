@@ -111,6 +111,11 @@ class GateSpec:
         names = ("target", "k", "args", "env", "model", "image", "executable")
         return {name: value for name in names if (value := getattr(self, name)) not in (None, EMPTY)}
 
+    @property
+    def by_baseline(self) -> tuple[Comparison, ...]:
+        """The comparisons with stored runs: a slowdown where no server is named to compare with."""
+        return self.comparisons if self.against is None else ()
+
     def reference(self) -> GateSpec:
         """Return the gate whose server this one is compared with; raises ValueError without ``against``."""
         if self.against is None:
@@ -308,11 +313,6 @@ def _contradictions(given: Mapping[str, Any]) -> Iterator[str]:
     for name in _NEED_AGAINST:
         if name in given and given[name] is not False and "against" not in given:
             yield f'{name} needs against: say what to compare with, such as against={{"k": 0}}'
-    if "max_slowdown" in given and "against" not in given:
-        yield (
-            "max_slowdown without against compares with a baseline, which is not yet available (it comes "
-            "with the feature 'Baselines'); say what to compare with, such as against={\"k\": 0}"
-        )
     compared = any(name in given for name in (*COMPARISONS, "max_kv_loss")) or given.get("same_output")
     if "against" in given and not compared:
         yield _COMPARES_NOTHING

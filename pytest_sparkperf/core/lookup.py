@@ -42,6 +42,7 @@ ProblemKind = Literal[
     "newer_schema",
     "mismatch",
     "unidentified",
+    "broken",
 ]
 MissingPolicy = Literal["fail", "skip"]
 Action = Literal["ERROR", "INCONCLUSIVE", "SKIP"]
@@ -51,6 +52,8 @@ MAX_AGE_DAYS = 180
 _RECORD = "pytest --sparkperf --sparkperf-record"
 # For these nobody has recorded anything yet that fits, and the user may say that this is all right.
 _NOTHING_RECORDED: frozenset[ProblemKind] = frozenset({"missing", "foreign", "incomparable"})
+# A run may still be recorded where one of these is all that is wrong.
+RECORDABLE: frozenset[ProblemKind] = _NOTHING_RECORDED | {"too_few", "stale"}
 _UNDECIDED: frozenset[ProblemKind] = frozenset({"too_few", "stale"})
 
 
@@ -140,6 +143,11 @@ def missing(gate: GateIdentity, elsewhere: Sequence[str]) -> Problem:
 def unidentified(reason: str) -> Problem:
     """Say that the machine is not known, so that no baseline may be called its own."""
     return Problem("unidentified", f"no baseline can be chosen: {reason}")
+
+
+def broken(reason: str) -> Problem:
+    """Say that the server does not answer as it must, so that nothing can be compared."""
+    return Problem("broken", reason)
 
 
 def corrupt(text: str) -> Problem:

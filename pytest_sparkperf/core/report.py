@@ -30,7 +30,8 @@ def verdict_line(verdict: Verdict, metric: Metric | None) -> str:
     """Say one verdict: the word, the estimate with its interval, the limit, and what it means."""
     unit = "times the speed" if _is_ratio(verdict) else metric.unit if metric else ""
     if verdict.estimate is None:
-        return f"{verdict.outcome} {_asked(verdict)}: {verdict.reason}"
+        word = "SKIPPED" if verdict.excused else verdict.outcome
+        return f"{word} {_asked(verdict)}: {verdict.reason}"
     interval = ""
     if verdict.low is not None and verdict.high is not None and not _is_fact(verdict):
         interval = f" (interval {figure(verdict.low)} to {figure(verdict.high)})"

@@ -109,7 +109,7 @@ class Verdict:
     ``low`` and ``high`` are the bounds that PASS and FAIL were decided on; ``mde`` is the value below (for a
     latency: above) which the truth would have FAILed with 90 % probability. ``constants`` says whether the
     spreads it rests on were measured on this machine (``sparkperf calibrate``) or assumed; None where it
-    rests on none.
+    rests on none. ``excused``: nothing was stored to judge by, and the user said that this is all right.
     """
 
     gate: str
@@ -122,6 +122,7 @@ class Verdict:
     reason: str = ""
     rounds: int = 0
     constants: Literal["measured", "assumed"] | None = None
+    excused: bool = False
 
 
 @dataclass(frozen=True, slots=True)

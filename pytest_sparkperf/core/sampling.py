@@ -337,7 +337,9 @@ class Sampler:
         plan = self._plan
         if claim.kind == "paired" and not plan.paired:
             raise ConfigError(f"{claim.gate} compares two servers: name the other one with against=...")
-        baseline = baselines.get(claim.metric) if claim.kind == "baseline" else None
+        baseline = None
+        if claim.kind == "baseline":
+            baseline = baselines.get(claim.gate, baselines.get(claim.metric))
         if claim.kind == "baseline" and baseline is None:
             raise ConfigError(
                 f"{claim.gate} needs a baseline of {claim.metric} on this hardware: record one with "

@@ -83,7 +83,10 @@ def _may_be_elsewhere(variant: Variant) -> bool:
 
 
 def surroundings_of(machine: Machine, host: HostReading, gpus: GpuReading) -> Surroundings:
-    """Return what this machine shows; nothing where the server's machine is another one."""
+    """Return what this machine shows; nothing where the server's machine is another one.
+
+    Of GPUs only where the server runs on them.
+    """
     if machine.source == "declared":
         return Surroundings()
     return Surroundings(
@@ -92,9 +95,9 @@ def surroundings_of(machine: Machine, host: HostReading, gpus: GpuReading) -> Su
         cpu_governor=host.cpu_governor,
         power_mode=host.power_mode,
         container=host.container,
-        driver=gpus.driver,
-        cuda=gpus.cuda,
-        gpus=gpus.gpus,
+        driver=gpus.driver if machine.gpus else None,
+        cuda=gpus.cuda if machine.gpus else None,
+        gpus=gpus.gpus if machine.gpus else (),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from pytest_sparkperf.adapters.client import GenerationRequest, Timeouts, clock_of, stream_request
 from pytest_sparkperf.adapters.http import open_async_client
 from pytest_sparkperf.adapters.server import Server
+from pytest_sparkperf.adapters.store import DEFAULT_FOLDER, FolderStore
 from pytest_sparkperf.core.design import judges_acceptance
 from pytest_sparkperf.core.equivalence_report import EquivalenceReport
 from pytest_sparkperf.core.errors import ConfigError, ServerError, SparkPerfError
@@ -27,13 +28,14 @@ from pytest_sparkperf.core.targets import MAX_RESIDENT
 from pytest_sparkperf.core.variant import Variant
 from pytest_sparkperf.core.workload import fit_prompts, workload_digest
 from pytest_sparkperf.experiment.blocks import RestartedServers, run_blocks
-from pytest_sparkperf.experiment.known import Knowledge
+from pytest_sparkperf.experiment.known import Knowledge, Known
 from pytest_sparkperf.experiment.loop import LoopThread
 from pytest_sparkperf.experiment.measure import REFERENCE, Conditions, Measurement
 from pytest_sparkperf.experiment.outputs import BROKEN, ask_again, ask_servers, with_report, without_report
 from pytest_sparkperf.experiment.pool import ServerPool
 from pytest_sparkperf.experiment.side import Side
 from pytest_sparkperf.experiment.starter import Starter
+from pytest_sparkperf.experiment.stored import Keeping, StoredGate, first_rule
 from pytest_sparkperf.experiment.tokens import token_counter
 
 # Texts to continue a prompt with that must be longer than the shipped ones.
@@ -54,6 +56,7 @@ class Bench:
         expected: Sequence[Variant],
         starter: Starter,
         root: Path,
+        keeping: Keeping | None = None,
         max_resident: int = MAX_RESIDENT,
     ) -> None:
         self._starter = starter
@@ -61,6 +64,7 @@ class Bench:
         self._pool = ServerPool(self._start, expected, room=starter.room(max_resident))
         self._loop = LoopThread()
         self._knowledge = Knowledge(root)
+        self._keeping = keeping or Keeping(FolderStore(root / DEFAULT_FOLDER))
         self._used_s: dict[Variant, float] = {}
 
     def server(self, variant: Variant) -> Server:
@@ -78,15 +82,19 @@ class Bench:
         spec = GateSpec(load=Load(output_tokens=_WARM_TOKENS))
         self._drive({SUBJECT: variant}, spec, Conditions(1), Measurement.warm_up)
 
-    def measure(self, variants: Mapping[Arm, Variant], spec: GateSpec, *, gates: int) -> Result:
+    def measure(
+        self, variants: Mapping[Arm, Variant], spec: GateSpec, *, gates: int, test: str = ""
+    ) -> Result:
         """Measure a gate on its server (B), or on it and the one it is compared with (A) in turn.
 
-        Raises ServerError or ConfigError before anything is measured.
+        ``test`` names its stored runs. Raises ServerError or ConfigError before anything is measured.
         """
+        if spec.by_baseline:
+            return self._by_stored_runs(variants[SUBJECT], spec, gates, test)
         if not fit_together(variants, max_resident=self._max_resident):
             return self._by_restart(variants, spec, gates)
         server = self._pool.get_all(variants)[SUBJECT]
-        conditions = self._conditions(variants[SUBJECT], server, spec, gates)
+        conditions = _conditions(self._known(variants[SUBJECT], server, spec), gates)
         result = self._drive(variants, spec, conditions, Measurement.run)
         result = _with_facts(result, spec, self._starter.memory_of(server))
         return self._with_outputs(result, variants, spec) if spec.same_output else result
@@ -110,10 +118,22 @@ class Bench:
             self._loop.run(ask_again(asked, self._pool.get(reference)))
         return asked.report((reference.describe(), variants[SUBJECT].describe()))
 
-    def _conditions(self, variant: Variant, server: Server, spec: GateSpec, gates: int) -> Conditions:
+    def _by_stored_runs(self, variant: Variant, spec: GateSpec, gates: int, test: str) -> Result:
+        """Judge a gate by what was stored of its machine, or record it as one more run."""
+        server = self._pool.get(variant)
+        _check_concurrency(variant, server, spec.load)
+        known, prompts = self._known(variant, server, spec), _prompts(server, spec.load)
+        rule = self._loop.run(first_rule(server, spec.load, prompts[0]))
+        gate = StoredGate.open(self._keeping, test, spec, (variant, server, known), prompts, rule)
+        if not gate.measures:
+            return _with_facts(gate.unmeasured(), spec, self._starter.memory_of(server))
+        conditions = gate.conditions(_conditions(known, gates))
+        result, evidence = self._drive({SUBJECT: variant}, spec, conditions, Measurement.run_for_keeps)
+        return gate.finished(_with_facts(result, spec, self._starter.memory_of(server)), evidence)
+
+    def _known(self, variant: Variant, server: Server, spec: GateSpec) -> Known:
         workload = workload_digest(spec.load, shipped_prompts(spec.load.concurrency))
-        known = self._knowledge.of(variant, server, workload)
-        return Conditions(gates, known.thermal, known.constants, known.thermometer)
+        return self._knowledge.of(variant, server, workload)
 
     def _by_restart(self, variants: Mapping[Arm, Variant], spec: GateSpec, gates: int) -> Result:
         """Compare servers that cannot be up at once, in blocks A B B A."""
@@ -123,7 +143,7 @@ class Bench:
                 "their KV memory (resident: in the target), attach to two that run, or drop same_output"
             )
         subject = self._pool.get(variants[SUBJECT])
-        conditions = self._conditions(variants[SUBJECT], subject, spec, gates)
+        conditions = _conditions(self._known(variants[SUBJECT], subject, spec), gates)
         prompts = _prompts(subject, spec.load)
         self._pool.stop_all()
         held: dict[str, ServerMemory | None] = {}
@@ -199,6 +219,10 @@ def _with_facts(result: Result, spec: GateSpec, memory: ServerMemory | None) -> 
     if memory is not None:
         result = replace(result, memory_gib=memory.total_gib, notes=(*result.notes, str(memory)))
     return replace(result, verdicts=(*result.verdicts, *fact_verdicts(spec, result)))
+
+
+def _conditions(known: Known, gates: int) -> Conditions:
+    return Conditions(gates, known.thermal, known.constants, known.glance)
 
 
 def _prompts(server: Server, load: Load) -> tuple[Prompt, ...]:

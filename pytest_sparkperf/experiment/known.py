@@ -1,7 +1,8 @@
-"""What is known of the machine under a server: the spreads measured on it, its thermometer, its heat."""
+"""What is known of the machine under a server: its key, its spreads, its thermometer, what it shows."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -12,22 +13,32 @@ from pytest_sparkperf.adapters.nvidia_smi import GpuReading, NvidiaSmi
 from pytest_sparkperf.adapters.server import Server
 from pytest_sparkperf.core.calibration import Calibration
 from pytest_sparkperf.core.constants import ASSUMED, Constants
+from pytest_sparkperf.core.fingerprint import Surroundings
+from pytest_sparkperf.core.gpu import GpuState
 from pytest_sparkperf.core.hardware import Machine
 from pytest_sparkperf.core.heat import NO_HEAT, Thermal
 from pytest_sparkperf.core.lookup import Problem
 from pytest_sparkperf.core.variant import Variant
 from pytest_sparkperf.core.vllm_options import LOOPBACK
-from pytest_sparkperf.experiment.baselines import identify
-from pytest_sparkperf.experiment.passes import Thermometer
+from pytest_sparkperf.experiment.baselines import identify, surroundings_of
+
+# Reads what changes of the GPUs while they work; empty where there is nothing to read.
+Glance = Callable[[], tuple[GpuState, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a verdict on one server may rest on."""
+    """What a verdict on one server may rest on.
 
+    ``machine`` is a Problem where it cannot be told; ``unfit`` says why its hardware is not itself.
+    """
+
+    machine: Machine | Problem
     constants: Constants = ASSUMED
     thermal: Thermal = NO_HEAT
-    thermometer: Thermometer = field(default=lambda: None)
+    glance: Glance = field(default=lambda: ())
+    surroundings: Surroundings = field(default_factory=Surroundings)
+    unfit: str | None = None
 
 
 class Knowledge:
@@ -48,13 +59,14 @@ class Knowledge:
         machine = identify(variant, simulated=server.simulated, on_cpu=on_cpu, host=host, gpus=gpus)
         found = self._calibration(machine)
         constants = ASSUMED if found is None else found.constants()
+        around = Surroundings() if isinstance(machine, Problem) else surroundings_of(machine, host, gpus)
         if server.simulated or on_cpu:
-            return Known(constants)
+            return Known(machine, constants, surroundings=around)
         if not _is_here(server) or gpus.temperature_c is None:
             # A GPU that cannot be read is taken to have begun stone cold.
-            return Known(constants, Thermal("assumed"))
+            return Known(machine, constants, Thermal("assumed"), surroundings=around)
         thermal = Thermal("soak") if found is None else found.thermal(workload, "soak")
-        return Known(constants, thermal, lambda: NvidiaSmi().temperature_c())
+        return Known(machine, constants, thermal, NvidiaSmi().moment, around, gpus.problem)
 
     def _calibration(self, machine: Machine | Problem) -> Calibration | None:
         return None if isinstance(machine, Problem) else read_calibration(self._folder, machine.slug)

@@ -11,15 +11,18 @@ from pytest_sparkperf.core.blocks import IN_TURN
 from pytest_sparkperf.core.budget import LAST_PASS_S, Budget
 from pytest_sparkperf.core.compare import explain
 from pytest_sparkperf.core.constants import ASSUMED, Constants
-from pytest_sparkperf.core.design import claims_of, judges_acceptance, main_metric, plan_of
+from pytest_sparkperf.core.design import claims_of, judges_acceptance, main_metric, plan_of, record_plan
 from pytest_sparkperf.core.errors import MeasurementError
+from pytest_sparkperf.core.evidence import Evidence, Moment, evidence_of, hottest_c
 from pytest_sparkperf.core.gate import GateSpec
 from pytest_sparkperf.core.heat import NO_HEAT, Thermal
 from pytest_sparkperf.core.judge import without_figures
 from pytest_sparkperf.core.order import SUBJECT, Arm
-from pytest_sparkperf.core.result import Result, Verdict
-from pytest_sparkperf.core.sampling import Pass, Sampler
-from pytest_sparkperf.experiment.passes import PassRunner, Thermometer
+from pytest_sparkperf.core.result import Result, TpotRule, Verdict
+from pytest_sparkperf.core.sampling import Pass, Plan, Sampler
+from pytest_sparkperf.core.standard import Standard
+from pytest_sparkperf.experiment.known import Glance
+from pytest_sparkperf.experiment.passes import PassRunner
 from pytest_sparkperf.experiment.results import Part, arm_result, counted_verdicts, unmeasured
 from pytest_sparkperf.experiment.side import Side
 
@@ -31,13 +34,27 @@ class Conditions:
     """What a measurement depends on besides its gate: how many limits the session has, and the machine.
 
     A pass that is under way when the budget is spent gets ``last_pass_s`` at least.
+    ``standard`` replaces the gate's own claims where stored runs are among what it is judged by; ``rule`` is
+    the TPOT rule of those runs. ``keep``: measured as a run must be that is to be recorded.
     """
 
     gates: int
     thermal: Thermal = NO_HEAT
     constants: Constants = ASSUMED
-    thermometer: Thermometer = field(default=lambda: None)
+    glance: Glance = field(default=lambda: ())
+    standard: Standard | None = None
+    rule: TpotRule | None = None
+    keep: bool = False
     last_pass_s: float = LAST_PASS_S
+
+    def thermometer(self) -> float | None:
+        """Return the temperature of the hottest GPU; None where there is nothing to read."""
+        return hottest_c(self.glance())
+
+    def plan(self, spec: GateSpec) -> Plan:
+        """Return how a gate is sampled under these conditions."""
+        plan = plan_of(spec, gates=self.gates, thermal=self.thermal, constants=self.constants)
+        return record_plan(plan) if self.keep else plan
 
 
 class Measurement:
@@ -49,13 +66,12 @@ class Measurement:
     def __init__(self, sides: Mapping[Arm, Side], spec: GateSpec, conditions: Conditions) -> None:
         self._sides = sides
         self._spec = spec
-        self._claims = claims_of(spec)
-        plan = plan_of(
-            spec, gates=conditions.gates, thermal=conditions.thermal, constants=conditions.constants
-        )
-        self._sampler = Sampler(plan, self._claims)
-        self._runner = PassRunner(sides, accepted=judges_acceptance(spec))
-        self._thermometer = conditions.thermometer
+        standard = conditions.standard or Standard(tuple(claims_of(spec)))
+        self._claims = standard.claims
+        self._sampler = Sampler(conditions.plan(spec), self._claims, standard.baselines)
+        self._runner = PassRunner(sides, conditions.rule, accepted=judges_acceptance(spec))
+        self._glance = conditions.glance
+        self._moments: dict[int, Moment] = {}
         self._budget = Budget(spec.budget_s, conditions.last_pass_s)
         self._failure: str | None = None
 
@@ -72,6 +88,15 @@ class Measurement:
             self._sampler.stop(self._budget.overrun())
         return self._result()
 
+    async def run_for_keeps(self) -> tuple[Result, Evidence]:
+        """Measure as :meth:`run` does; return also what a baseline may keep of it."""
+        result = await self.run()
+        if self._failure is not None:
+            return result, Evidence()
+        kept = self._sides[SUBJECT].kept(self._sampler.round_passes)
+        answers = [request for one in kept for burst in one.bursts.values() for request in burst.requests]
+        return result, evidence_of(self._sampler, self._moments, answers)
+
     async def warm_up(self) -> None:
         """Send passes until the server is warm, and no more; raises MeasurementError for one that fails."""
         begun_s = time.monotonic()
@@ -85,10 +110,11 @@ class Measurement:
     async def _take(self, step: Pass, begun_s: float) -> None:
         values = await self._runner.send(step)
         at_s = time.monotonic() - begun_s
+        moment = self._moments[step.index] = Moment(at_s, self._glance())
         self._sampler.add(
             values,
             requests=self._runner.each_request(),
-            temperature_c=self._thermometer(),
+            temperature_c=moment.temperature_c,
             at_s=at_s,
             still_compiling=self._runner.compiling,
         )

@@ -76,6 +76,25 @@ def usage_error(result: pytest.RunResult) -> str:
             "sparkperf_inconclusive = maybe in the ini file; valid are skip and fail",
         ),
         (
+            ["-o", "sparkperf_missing_baseline=maybe"],
+            "sparkperf_missing_baseline = maybe in the ini file; valid are fail and skip",
+        ),
+        (
+            ["--sparkperf-baseline-ref=--output=x"],
+            (
+                "--sparkperf-baseline-ref: '--output=x' is not a git ref; give a branch, tag or commit, such "
+                "as origin/main"
+            ),
+        ),
+        (
+            ["--sparkperf-record", "--sparkperf-baseline-ref=main"],
+            (
+                "--sparkperf-record and --sparkperf-baseline-ref=main do not go together: a run that takes "
+                "its baseline from a git ref judges a change, and a change is not what later ones are judged "
+                "by; leave one of them out"
+            ),
+        ),
+        (
             ["--sparkperf-target", "fsat"],
             ("--sparkperf-target: target 'fsat' is not known; did you mean fast? targets are fast, slow"),
         ),
@@ -102,10 +121,6 @@ def test_an_unknown_choice_is_told_by_pytest_with_the_valid_ones(suite: Suite) -
     ("option", "feature"),
     [
         ("--sparkperf-config-ref=main", "Baselines"),
-        ("--sparkperf-baseline-ref=main", "Baselines"),
-        ("--sparkperf-baseline-dir=baselines", "Baselines"),
-        ("--sparkperf-missing-baseline=fail", "Baselines"),
-        ("--sparkperf-record", "Baselines"),
         ("--sparkperf-json=out", "Reports"),
         ("--sparkperf-html=out", "Reports"),
         ("--sparkperf-markdown=out", "Reports"),

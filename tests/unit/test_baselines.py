@@ -160,7 +160,7 @@ def test_an_unfit_run_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
         lines=(
             (
                 "tests/test_speed.py::test_decode[k3] was not recorded: it has 6 rounds, a record needs 8: "
-                "raise max_rounds or budget_s; it is simulated and would stand among records of real "
+                "raise budget_s; it is simulated and would stand among records of real "
                 "hardware"
             ),
         ),

@@ -401,13 +401,12 @@ def test_a_comparison_needs_something_to_compare_with(name: str, value: Any, fea
         assert faults_of(**{name: value, "against": {"k": 0}}) == to_come
 
 
-def test_a_slowdown_without_a_second_server_needs_a_baseline() -> None:
-    (text,) = faults_of(max_slowdown=0.05)
+def test_a_slowdown_without_a_second_server_is_one_against_stored_runs() -> None:
+    alone = parse_mark({"max_slowdown": {"ttft_ms": 0.2}})
 
-    assert text == (
-        "max_slowdown without against compares with a baseline, which is not yet available (it comes with "
-        "the feature 'Baselines'); say what to compare with, such as against={\"k\": 0}"
-    )
+    assert alone.by_baseline == (Comparison("max_slowdown[ttft_ms]", "ttft_ms", 0.2),)
+    assert parse_mark({"max_slowdown": 0.05, "against": {"k": 0}}).by_baseline == ()
+    assert parse_mark({"min_decode": 100}).by_baseline == ()
 
 
 def test_a_comparison_names_its_gate_metric_and_bound() -> None:

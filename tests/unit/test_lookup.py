@@ -189,6 +189,7 @@ def test_other_problems_carry_what_was_found() -> None:
         ("newer_schema", "ERROR", "ERROR"),
         ("mismatch", "ERROR", "ERROR"),
         ("unidentified", "ERROR", "ERROR"),
+        ("broken", "ERROR", "ERROR"),
     ],
 )
 def test_no_problem_ever_passes_and_only_nothing_recorded_may_be_skipped(
