@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from pytest_sparkperf.core.errors import SparkPerfError
 from pytest_sparkperf.core.gate import GateSpec, parse_ab, parse_mark
 from pytest_sparkperf.core.result import RequestResult, Result
 from pytest_sparkperf.core.targets import Target
-from pytest_sparkperf.marks import GATE, Gate
+from pytest_sparkperf.marks import GATE, Gate, rooted
 from pytest_sparkperf.protocol import SKIP_REASON
 from pytest_sparkperf.session import RUN, Run
 
@@ -112,10 +113,11 @@ def sparkperf_async_client(request: pytest.FixtureRequest) -> Iterator[httpx.Asy
 class Measure:
     """Measures in a test's body; takes the keywords of the mark."""
 
-    def __init__(self, run: Run, base: GateSpec, test: str) -> None:
+    def __init__(self, run: Run, base: GateSpec, test: str, folder: Path) -> None:
         self._run = run
         self._base = base
         self._test = test
+        self._folder = folder
 
     def __call__(self, **keywords: Any) -> Result:
         """Measure a load and return its Result; without limits it ends at +-2 % or 6 rounds.
@@ -126,7 +128,8 @@ class Measure:
         """
         __tracebackhide__ = True
         try:
-            spec = parse_mark({**self._base.variant_words, **keywords})
+            words = rooted({**self._base.variant_words, **keywords}, self._folder)
+            spec = parse_mark(words, self._run.config.workloads)
             return self._run.measure(spec, self._test, gates=1)
         except SparkPerfError as error:
             raise error.with_traceback(None) from None  # the caller's line says where, ours says nothing
@@ -145,16 +148,17 @@ class Measure:
 @pytest.fixture
 def sparkperf_measure(request: pytest.FixtureRequest) -> Measure:
     """Measure freely: ``sparkperf_measure(k=3, concurrency=8)``, ``sparkperf_measure.request(...)``."""
-    return Measure(_run(request), _spec(request), request.node.nodeid)
+    return Measure(_run(request), _spec(request), request.node.nodeid, request.path.parent)
 
 
 class Compare:
     """Compares two servers in a test's body, measured in turn."""
 
-    def __init__(self, run: Run, base: GateSpec, test: str) -> None:
+    def __init__(self, run: Run, base: GateSpec, test: str, folder: Path) -> None:
         self._run = run
         self._base = base
         self._test = test
+        self._folder = folder
 
     def __call__(self, a: Any = None, b: Any = None, **keywords: Any) -> Result:
         """Measure A and B in turn and return the Result of B; ``ratio`` is B's speed over A's.
@@ -165,7 +169,9 @@ class Compare:
         """
         __tracebackhide__ = True
         try:
-            return self._run.measure(parse_ab(a, b, keywords, self._base), self._test, gates=1)
+            words, workloads = rooted(keywords, self._folder), self._run.config.workloads
+            spec = parse_ab(a, b, words, self._base, workloads)
+            return self._run.measure(spec, self._test, gates=1)
         except SparkPerfError as error:
             raise error.with_traceback(None) from None
 
@@ -173,7 +179,7 @@ class Compare:
 @pytest.fixture
 def sparkperf_ab(request: pytest.FixtureRequest) -> Compare:
     """Compare two servers: ``sparkperf_ab(a={"k": 0}, b={"k": 3}).ratio``."""
-    return Compare(_run(request), _spec(request), request.node.nodeid)
+    return Compare(_run(request), _spec(request), request.node.nodeid, request.path.parent)
 
 
 @pytest.fixture

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pytest_sparkperf.core.dataset import is_file
 from pytest_sparkperf.core.errors import ConfigError
-from pytest_sparkperf.core.gate import GateSpec, merge_marks, parse_mark
+from pytest_sparkperf.core.gate import GateSpec, Workloads, merge_marks, parse_mark
 from pytest_sparkperf.core.kinds import shortened
 from pytest_sparkperf.core.report import worst
 from pytest_sparkperf.core.result import Result
@@ -82,15 +86,25 @@ def is_gate(item: pytest.Item) -> bool:
     return has_mark(item) or not FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
 
 
-def read_mark(item: pytest.Item) -> GateSpec:
+def rooted(keywords: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return keywords whose files are taken from a folder, as a test beside them names them."""
+    dataset = keywords.get("dataset")
+    if isinstance(dataset, str) and is_file(dataset):
+        return {**keywords, "dataset": str(folder / Path(dataset).expanduser())}
+    return dict(keywords)
+
+
+def read_mark(item: pytest.Item, workloads: Workloads) -> GateSpec:
     """Merge the marks of an item, its class and its module per keyword, the closest winning.
 
+    ``workloads`` are those of the run, by name; files are taken from the folder of the item's own file.
     Raises ConfigError with every fault of the marks, one a line.
     """
     marks = _closest_first(item)
     faults = [_POSITIONAL.format(shortened(", ".join(map(repr, mark.args)))) for mark in marks if mark.args]
     try:
-        spec = parse_mark(merge_marks([mark.kwargs for mark in marks]))
+        keywords = merge_marks([mark.kwargs for mark in marks])
+        spec = parse_mark(rooted(keywords, item.path.parent), workloads)
     except ConfigError as error:
         raise ConfigError("\n".join([*faults, str(error)])) from None
     if faults:

@@ -66,7 +66,7 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.stash[RUN].settings.enabled:
-        protocol.prepare(items, max_resident=config.stash[RUN].config.max_resident)
+        protocol.prepare(items, config.stash[RUN].config)
     else:
         protocol.skip_gates(items)
 

@@ -16,6 +16,7 @@ from pytest_sparkperf.core.keywords import valid_keywords
 from pytest_sparkperf.core.order_of_starts import NO_SERVER, fewest_starts, server_needs
 from pytest_sparkperf.core.report import failure_text, inconclusive_text, summary_lines
 from pytest_sparkperf.core.result import Result
+from pytest_sparkperf.core.targets import Config
 from pytest_sparkperf.marks import GATE, GATE_FIXTURE, Gate, has_mark, is_gate, read_mark
 from pytest_sparkperf.session import RUN, Run
 
@@ -42,21 +43,21 @@ def skip_gates(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=SKIP_REASON))
 
 
-def prepare(items: list[pytest.Item], *, max_resident: int) -> None:
+def prepare(items: list[pytest.Item], config: Config) -> None:
     """Give marked items the fixture that measures, and gather neighbouring gates of one server."""
     # Before any is changed: items of one function share the list of their fixtures.
     gates = [item for item in items if is_gate(item)]
     for item in gates:
         gate = item.stash[GATE] = Gate(marked=has_mark(item))
         try:
-            gate.spec = read_mark(item)
+            gate.spec = read_mark(item, config.workloads)
         except ConfigError as error:
             gate.fault = str(error)
         if gate.marked and isinstance(item, pytest.Function) and GATE_FIXTURE not in item.fixturenames:
             # Last, so that what the user's fixtures set up is there when the server is measured.
             item.fixturenames = [*item.fixturenames, GATE_FIXTURE]
     needs = [server_needs(item.stash[GATE].spec) if GATE in item.stash else NO_SERVER for item in items]
-    order = fewest_starts([item.parent for item in items], needs, max_resident=max_resident)
+    order = fewest_starts([item.parent for item in items], needs, max_resident=config.max_resident)
     items[:] = [items[index] for index in order]
 
 

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_sparkperf.core.dataset import is_file
 from pytest_sparkperf.core.design import check_claims, claims_of
 from pytest_sparkperf.core.document import parse_targets
 from pytest_sparkperf.core.errors import ConfigError, SparkPerfError
 from pytest_sparkperf.core.gate import GateSpec
+from pytest_sparkperf.core.load import Load
 from pytest_sparkperf.core.order import SUBJECT, Arm
 from pytest_sparkperf.core.residents import fit_together, residents
 from pytest_sparkperf.core.result import RequestResult, Result
@@ -138,10 +140,12 @@ class Run:
     def expect(self, spec: GateSpec) -> None:
         """Note a gate that will run: its server variants and how many limits it judges.
 
-        Raises ConfigError when a target or k cannot be had, or its limits can never be proven.
+        Raises ConfigError when a target or k cannot be had, its limits can never be proven, or the file of
+        its prompts cannot be used.
         """
         claims = claims_of(spec)
         check_claims(spec, claims)
+        _check_dataset(spec.load)
         variants = self.variants(spec)
         check_facts_of(spec, variants[SUBJECT])
         self._variants += variants.values()
@@ -230,6 +234,13 @@ class Run:
                 bench.close()
         except SparkPerfError as error:
             self.trouble = str(error)
+
+
+def _check_dataset(load: Load) -> None:
+    if load.dataset is not None and is_file(load.dataset):
+        from pytest_sparkperf.experiment.prompts import check_dataset
+
+        check_dataset(load)
 
 
 def _targets_of(source: str, words: Mapping[str, Any]) -> Mapping[str, Target]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_sparkperf.adapters.strict_yaml import Document, YamlError, load_yaml
+from pytest_sparkperf.core.dataset import is_file
 from pytest_sparkperf.core.document import document_faults, parse_config
 from pytest_sparkperf.core.errors import ConfigError
 from pytest_sparkperf.core.faults import Fault
@@ -50,7 +51,8 @@ def parse_config_text(data: bytes, name: str, folder: Path) -> Config:
         raise ConfigError("\n".join(f"{name}:{line}: {text}" for line, text in faults))
     config = parse_config(document.value)
     targets = {target: _rooted(keys, folder.resolve()) for target, keys in config.targets.items()}
-    return replace(config, targets=targets)
+    workloads = {name: _rooted_load(keys, folder.resolve()) for name, keys in config.workloads.items()}
+    return replace(config, targets=targets, workloads=workloads)
 
 
 def resolve_path(text: str, folder: Path) -> str:
@@ -80,6 +82,13 @@ def _line(document: Document, fault: Fault) -> int:
     while path not in document.lines and path:
         path = path[:-1]
     return document.lines.get(path, 1)
+
+
+def _rooted_load(keys: FrozenMap, folder: Path) -> FrozenMap:
+    dataset = keys.get("dataset")
+    if isinstance(dataset, str) and is_file(dataset):
+        return FrozenMap({**keys, "dataset": _under(dataset, folder)})
+    return keys
 
 
 def _rooted(target: Target, folder: Path) -> Target:

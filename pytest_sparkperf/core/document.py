@@ -11,6 +11,7 @@ from pytest_sparkperf.core.faults import DocumentError, Fault, shown, unknown_ke
 from pytest_sparkperf.core.frozen import FrozenMap
 from pytest_sparkperf.core.keywords import KEYWORDS
 from pytest_sparkperf.core.kinds import COUNT, did_you_mean, environment_text
+from pytest_sparkperf.core.load_words import load_faults
 from pytest_sparkperf.core.target_keys import TARGET_KEYS, command_words, root_url
 from pytest_sparkperf.core.targets import (
     LAUNCHES,
@@ -112,6 +113,10 @@ def _workload_faults(keys: Any) -> Iterator[Fault]:
         if key in _LOAD and not _LOAD[key].accepts(value):
             says = _LOAD[key].says.replace("True or False", "true or false").replace("a dict", "a mapping")
             yield Fault((key,), f"{shown(value)} is not {says}")
+        elif key in _LOAD and KEYWORDS[key].feature is not None:
+            feature = KEYWORDS[key].feature
+            yield Fault((key,), f"is not yet available (it comes with the feature {feature!r})")
+    yield from (Fault((), text) for text in load_faults(keys))
 
 
 def _target_faults(keys: Any) -> Iterator[Fault]:

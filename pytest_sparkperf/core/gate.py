@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from pytest_sparkperf.core.keywords import (
 )
 from pytest_sparkperf.core.kinds import COUNT, POSITIVE, did_you_mean, environment_text, shortened
 from pytest_sparkperf.core.load import Load
+from pytest_sparkperf.core.load_words import expanded, load_faults, make_load, workload_faults
 from pytest_sparkperf.core.vllm_options import named_options, option_faults
 
 # Request fields that make a measurement what it is; each with the keyword that sets it, where there is one.
@@ -35,10 +36,14 @@ _OWN_FIELDS: Mapping[str, str | None] = {
 }
 # Metrics of limits that are counted or read once, not sampled in rounds.
 UNSAMPLED = ("error_rate", "memory_gib", "kv_cache_tokens")
+_VALID = "valid keywords are"
 _NEED_AGAINST = ("min_speedup", "same_output", "max_kv_loss")
 _COMPARES_NOTHING = "against compares nothing by itself; say what must hold, such as min_speedup=1.25"
 _NEED_TWO_TOKENS = ("min_decode", "max_tpot_ms")
 _ACCEPTANCE = ("min_acceptance_rate", "min_acceptance_length")
+
+
+Workloads = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,28 +151,36 @@ def merge_marks(marks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return merged
 
 
-def parse_mark(keywords: Mapping[str, Any]) -> GateSpec:
-    """Read the keywords of a mark; None is a keyword not given. Raises MarkError with every fault."""
+def parse_mark(keywords: Mapping[str, Any], workloads: Workloads = EMPTY) -> GateSpec:
+    """Read the keywords of a mark; None is a keyword not given. Raises MarkError with every fault.
+
+    ``workloads`` are those that it may name, by name, as keywords of a load.
+    """
     given = {name: value for name, value in keywords.items() if value is not None}
-    faults = tuple(_faults(given))
+    return _checked(given, workloads, lambda _: True)
+
+
+def _checked(given: Mapping[str, Any], workloads: Workloads, counts: Callable[[str], bool]) -> GateSpec:
+    """Read keywords; raises MarkError with the faults that count."""
+    load_words = [name for name, word in KEYWORDS.items() if word.group == "load"]
+    words = expanded(given, workloads)
+    found = [*_faults(words), *workload_faults(given, workloads, load_words)]
+    # The list of what is valid comes last.
+    faults = tuple(sorted(filter(counts, found), key=lambda fault: fault.startswith(_VALID)))
     if faults:
         raise MarkError(faults)
-    return _spec(given)
+    return _spec(words)
 
 
 def _spec(given: Mapping[str, Any]) -> GateSpec:
     """Build a gate from keywords that have no fault."""
     load = {name: given[name] for name in given if KEYWORDS[name].group == "load"}
-    if "body" in load:
-        load["body"] = FrozenMap(load["body"])
-    if isinstance(load.get("sampling"), Mapping):
-        load["sampling"] = FrozenMap(load["sampling"])
     rest = {name: given[name] for name in given if KEYWORDS[name].group in ("variant", "budget")}
     rest["args"] = FrozenMap(named_options(rest.get("args", {})))
     rest["env"] = FrozenMap(_environment(rest.get("env", {})))
     return GateSpec(
         **rest,
-        load=Load(**load),
+        load=make_load(load),
         limits=tuple(_limits(given)),
         against=_against(given.get("against")),
         comparisons=tuple(_comparisons(given)),
@@ -182,6 +195,7 @@ def parse_ab(
     b: Mapping[str, Any] | str | None,
     keywords: Mapping[str, Any],
     base: GateSpec,
+    workloads: Workloads = EMPTY,
 ) -> GateSpec:
     """Read an A/B of a test's body: what A and B are, and the mark's other keywords for both.
 
@@ -196,10 +210,7 @@ def parse_ab(
     given = {
         name: value for name, value in {**words, **keywords, "against": against}.items() if value is not None
     }
-    faults = tuple(fault for fault in _faults(given) if fault != _COMPARES_NOTHING)
-    if faults:
-        raise MarkError(faults)
-    return _spec(given)
+    return _checked(given, workloads, lambda fault: fault != _COMPARES_NOTHING)
 
 
 def metric_of_gate(gate: str) -> str | None:
@@ -256,7 +267,7 @@ def _faults(given: Mapping[str, Any]) -> Iterator[str]:
             yield from _keyword_faults(KEYWORDS[name], value)
     yield from _contradictions(given)
     if unknown:
-        yield f"valid keywords are {valid_keywords()}"
+        yield f"{_VALID} {valid_keywords()}"
 
 
 def _keyword_faults(word: Keyword, value: Any) -> Iterator[str]:
@@ -316,13 +327,7 @@ def _contradictions(given: Mapping[str, Any]) -> Iterator[str]:
     compared = any(name in given for name in (*COMPARISONS, "max_kv_loss")) or given.get("same_output")
     if "against" in given and not compared:
         yield _COMPARES_NOTHING
-    inline = [
-        name for name in given if name in KEYWORDS and KEYWORDS[name].group == "load" and name != "workload"
-    ]
-    if "workload" in given and inline:
-        yield f"workload and {', '.join(inline)} both describe the load; keep one or the other"
-    if given.get("endpoint") == "completions" and given.get("thinking") is True:
-        yield "thinking=True needs endpoint='chat': completions send the prompt as it is"
+    yield from load_faults(given)
     yield from _acceptance_contradictions(given)
     if given.get("output_tokens") == 1:
         for name in _NEED_TWO_TOKENS:

@@ -90,14 +90,15 @@ _VARIANT = (
 )
 
 _LOAD = (
-    Keyword("workload", "load", TEXT, "the name of a workload", "'balanced'", feature=WORKLOADS),
+    Keyword("workload", "load", TEXT, "the name of a workload", "'balanced'"),
     Keyword("prompt_tokens", "load", COUNT, "tokens", "1000"),
     Keyword("output_tokens", "load", COUNT, "tokens", "256"),
     Keyword("depth", "load", COUNT_OR_ZERO, "tokens already in context", "8192", feature=WORKLOADS),
     Keyword("concurrency", "load", COUNT, "requests in flight", "8"),
     Keyword("request_rate", "load", _RATE, "requests per second", "2.5", feature=WORKLOADS),
     Keyword("requests", "load", COUNT, "a number of requests", "100", feature=WORKLOADS),
-    Keyword("dataset", "load", TEXT, "a dataset's name or file", "'random'", feature=WORKLOADS),
+    Keyword("dataset", "load", TEXT, "where the prompts come from", "'random'"),
+    Keyword("seed", "load", COUNT_OR_ZERO, "a number that other prompts follow from", "1"),
     Keyword("messages", "load", TEXT, "a file", "'messages.json'", feature=MTP),
     Keyword("tools", "load", TEXT, "a file", "'tools.json'", feature=MTP),
     Keyword("endpoint", "load", one_of("chat", "completions"), "the API to use", "'chat'"),

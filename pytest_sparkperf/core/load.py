@@ -11,19 +11,29 @@ Endpoint = Literal["chat", "completions"]
 Sampling = Literal["greedy", "server"] | FrozenMap
 PrefixCache = Literal["cold", "warm"]
 
+# Prompts that are made here; every other dataset is a file.
+RANDOM, SONNET = "random", "sonnet"
+MADE_DATASETS = (RANDOM, SONNET)
+
 
 @dataclass(frozen=True, slots=True)
 class Load:
     """The load of one gate.
 
-    ``prompt_tokens`` None stands for the shipped prompts of about 1,000 tokens; ``sampling`` is ``"greedy"``
+    ``dataset`` None stands for the shipped prompts, which are of about 1,000 tokens where ``prompt_tokens``
+    is None; ``seed`` decides which prompts a dataset gives; with
+    ``own_lengths`` an answer is as long as its prompt's dataset says, and ``output_tokens`` where it does
+    not; ``sampling`` is ``"greedy"``
     (temperature 0), ``"server"`` (whatever the server defaults to) or the request's own sampling fields;
     ``body`` holds further request fields; ``queueing`` allows more concurrent requests than the server runs.
     """
 
     endpoint: Endpoint = "chat"
+    dataset: str | None = None
+    seed: int = 0
     prompt_tokens: int | None = None
     output_tokens: int = 256
+    own_lengths: bool = False
     concurrency: int = 1
     thinking: bool = False
     sampling: Sampling = "greedy"

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 from pytest_sparkperf.core.errors import ConfigError
 from pytest_sparkperf.core.frozen import thaw
-from pytest_sparkperf.core.load import Load
+from pytest_sparkperf.core.load import MADE_DATASETS, Load
 from pytest_sparkperf.core.prompts import Prompt
 
 # A model's generation_config.json changes the server's defaults of just these, so each is sent.
@@ -28,6 +29,13 @@ GREEDY: Mapping[str, float] = MappingProxyType(
 )
 # Fields that say which request this is or how its answer is read; they are set by what a load names.
 RESERVED_FIELDS = ("model", "messages", "prompt", "n", "stream", "stream_options")
+# Fields from which a server makes the prompt's tokens; its tokenizer takes them under the same names.
+_PROMPT_FIELDS = (
+    *("model", "messages", "prompt", "tools", "chat_template", "chat_template_kwargs"),
+    *("add_generation_prompt", "continue_final_message", "add_special_tokens"),
+)
+# What a digest holds of a load only where it is not the default, so that digests of old records stay.
+_ADDED_FIELDS = ("seed", "prompt_tokens", "own_lengths")
 
 
 def request_body(load: Load, prompt: Prompt, *, model: str, salt: str | None) -> dict[str, Any]:
@@ -37,9 +45,10 @@ def request_body(load: Load, prompt: Prompt, *, model: str, salt: str | None) ->
     load's ``body`` wins over every field but the reserved ones, which raise ConfigError.
     """
     _refuse_reserved(load.body)
-    body: dict[str, Any] = {"model": model, "max_tokens": load.output_tokens, "ignore_eos": True}
+    body: dict[str, Any] = {"model": model, "max_tokens": output_tokens(load, prompt), "ignore_eos": True}
     if load.endpoint == "chat":
-        body["messages"] = [{"role": "user", "content": prompt.text}]
+        turns = (*prompt.history, ("user", prompt.text))
+        body["messages"] = [{"role": role, "content": text} for role, text in turns]
         body["chat_template_kwargs"] = {"enable_thinking": load.thinking}
     else:
         body["prompt"] = prompt.text
@@ -51,6 +60,16 @@ def request_body(load: Load, prompt: Prompt, *, model: str, salt: str | None) ->
         extra["chat_template_kwargs"] = body.get("chat_template_kwargs", {}) | extra["chat_template_kwargs"]
     body |= extra
     return body
+
+
+def output_tokens(load: Load, prompt: Prompt) -> int:
+    """Return how many tokens are asked for with a prompt."""
+    return (prompt.output_tokens if load.own_lengths else None) or load.output_tokens
+
+
+def token_fields(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of a request's body decides which tokens its prompt has."""
+    return {name: body[name] for name in _PROMPT_FIELDS if name in body}
 
 
 def _refuse_reserved(body: Mapping[str, Any]) -> None:
@@ -70,12 +89,12 @@ def _sampling_fields(load: Load) -> dict[str, Any]:
 
 def salted(prompt: Prompt, salt: str) -> Prompt:
     """Put a salt in front of a prompt's text, for servers that ignore the field ``cache_salt``."""
-    return Prompt(prompt.name, f"{salt}\n\n{prompt.text}")
+    return replace(prompt, text=f"{salt}\n\n{prompt.text}")
 
 
 def trimmed(prompt: Prompt, keep_words: int) -> Prompt:
     """Keep the first words of a prompt, with the white space between them."""
-    return Prompt(prompt.name, "".join(_words(prompt.text)[:keep_words]))
+    return replace(prompt, text="".join(_words(prompt.text)[:keep_words]))
 
 
 def fit_prompts(
@@ -115,7 +134,7 @@ def fit_prompt(
             f"prompt_tokens is {prompt_tokens!r}, but one word and the chat template are {least} tokens: set "
             f"prompt_tokens to {least} or more"
         )
-    return Prompt(prompt.name, "".join(words[:fits]))
+    return replace(prompt, text="".join(words[:fits]))
 
 
 def _extended(
@@ -151,12 +170,21 @@ def _words(text: str) -> list[str]:
 
 
 def workload_digest(load: Load, prompts: Sequence[Prompt]) -> str:
-    """Return 16 hexadecimal digits, equal for loads that send the same work in the same way."""
-    sent = {
+    """Return 16 hexadecimal digits, equal for loads that send the same work in the same way.
+
+    ``prompts`` are those that the work is made from, before they are fitted to a server's tokenizer.
+    """
+    sent: dict[str, Any] = {
         "bodies": [request_body(load, prompt, model="", salt=None) for prompt in prompts],
         "endpoint": load.endpoint,
         "concurrency": load.concurrency,
         "prefix_cache": load.prefix_cache,
     }
+    plain = Load()
+    for name in _ADDED_FIELDS:
+        if (value := getattr(load, name)) != getattr(plain, name):
+            sent[name] = value
+    if load.dataset in MADE_DATASETS:  # a file is what it holds, wherever it lies
+        sent["dataset"] = load.dataset
     canonical = json.dumps(sent, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]

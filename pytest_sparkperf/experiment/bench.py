@@ -20,26 +20,22 @@ from pytest_sparkperf.core.expect import expectation_faults
 from pytest_sparkperf.core.gate import GateSpec
 from pytest_sparkperf.core.load import Endpoint, Load
 from pytest_sparkperf.core.order import SUBJECT, Arm
-from pytest_sparkperf.core.prompts import Prompt, shipped_prompts
 from pytest_sparkperf.core.residents import fit_together
 from pytest_sparkperf.core.result import RequestResult, Result
 from pytest_sparkperf.core.server_memory import ServerMemory, fact_verdicts
 from pytest_sparkperf.core.targets import MAX_RESIDENT
 from pytest_sparkperf.core.variant import Variant
-from pytest_sparkperf.core.workload import fit_prompts, workload_digest
 from pytest_sparkperf.experiment.blocks import RestartedServers, run_blocks
 from pytest_sparkperf.experiment.known import Knowledge, Known
 from pytest_sparkperf.experiment.loop import LoopThread
 from pytest_sparkperf.experiment.measure import REFERENCE, Conditions, Measurement
 from pytest_sparkperf.experiment.outputs import BROKEN, ask_again, ask_servers, with_report, without_report
 from pytest_sparkperf.experiment.pool import ServerPool
+from pytest_sparkperf.experiment.prompts import load_digest, prompts_for
 from pytest_sparkperf.experiment.side import Side
 from pytest_sparkperf.experiment.starter import Starter
 from pytest_sparkperf.experiment.stored import Keeping, StoredGate, first_rule
-from pytest_sparkperf.experiment.tokens import token_counter
 
-# Texts to continue a prompt with that must be longer than the shipped ones.
-_MATERIAL = 32
 # A server that idled this long is warmed again before it is handed out.
 _COLD_AFTER_S = 600.0
 _WARM_TOKENS = 32
@@ -122,7 +118,7 @@ class Bench:
         """Judge a gate by what was stored of its machine, or record it as one more run."""
         server = self._pool.get(variant)
         _check_concurrency(variant, server, spec.load)
-        known, prompts = self._known(variant, server, spec), _prompts(server, spec.load)
+        known, prompts = self._known(variant, server, spec), prompts_for(server, spec.load)
         rule = self._loop.run(first_rule(server, spec.load, prompts[0]))
         gate = StoredGate.open(self._keeping, test, spec, (variant, server, known), prompts, rule)
         if not gate.measures:
@@ -132,8 +128,7 @@ class Bench:
         return gate.finished(_with_facts(result, spec, self._starter.memory_of(server)), evidence)
 
     def _known(self, variant: Variant, server: Server, spec: GateSpec) -> Known:
-        workload = workload_digest(spec.load, shipped_prompts(spec.load.concurrency))
-        return self._knowledge.of(variant, server, workload)
+        return self._knowledge.of(variant, server, load_digest(spec.load))
 
     def _by_restart(self, variants: Mapping[Arm, Variant], spec: GateSpec, gates: int) -> Result:
         """Compare servers that cannot be up at once, in blocks A B B A."""
@@ -144,7 +139,7 @@ class Bench:
             )
         subject = self._pool.get(variants[SUBJECT])
         conditions = _conditions(self._known(variants[SUBJECT], subject, spec), gates)
-        prompts = _prompts(subject, spec.load)
+        prompts = prompts_for(subject, spec.load)
         self._pool.stop_all()
         held: dict[str, ServerMemory | None] = {}
 
@@ -168,7 +163,7 @@ class Bench:
         _check_acceptance(variants[SUBJECT], spec)
         _check_expectations(servers[SUBJECT], spec)
         # Both sides send the same texts: they are fitted with the tokenizer of the server under test.
-        prompts = _prompts(servers[SUBJECT], spec.load)
+        prompts = prompts_for(servers[SUBJECT], spec.load)
 
         async def run() -> T:
             async with AsyncExitStack() as stack:
@@ -223,14 +218,6 @@ def _with_facts(result: Result, spec: GateSpec, memory: ServerMemory | None) -> 
 
 def _conditions(known: Known, gates: int) -> Conditions:
     return Conditions(gates, known.thermal, known.constants, known.glance)
-
-
-def _prompts(server: Server, load: Load) -> tuple[Prompt, ...]:
-    prompts = shipped_prompts(load.concurrency)
-    if load.prompt_tokens is None:
-        return prompts
-    with token_counter(server, load) as count:
-        return fit_prompts(prompts, load.prompt_tokens, count, shipped_prompts(_MATERIAL))
 
 
 def _check_expectations(server: Server, spec: GateSpec) -> None:

@@ -240,7 +240,7 @@ class Side:
             self._load.endpoint,
             body,
             prompt_name=prompt.name,
-            expected_tokens=self._load.output_tokens if body.get("ignore_eos") else None,
+            expected_tokens=body["max_tokens"] if body.get("ignore_eos") else None,
             k=self.server.k,
         )
 

@@ -18,7 +18,7 @@ from pytest_sparkperf.sim.body import (
 )
 from pytest_sparkperf.sim.prompt import chat_prompt, completion_prompt, wants_thinking
 from pytest_sparkperf.sim.structured import document
-from pytest_sparkperf.sim.tokenizer import tokenize
+from pytest_sparkperf.sim.tokenizer import split_pieces, tokenize
 from pytest_sparkperf.sim.toolchoice import tool_calls
 from pytest_sparkperf.sim.twist import STRAIGHT, Twist
 from pytest_sparkperf.sim.words import prompt_digest
@@ -149,6 +149,13 @@ def parse_tokenize(body: Body) -> tuple[int, ...]:
     if "prompt" in body:
         return tokenize(text_field(body, "prompt", ""))
     return chat_prompt(body)
+
+
+def token_texts(body: Body) -> list[str] | None:
+    """Return the tokens of a plain prompt as byte-level tokenizers write them, where that was asked for."""
+    if "prompt" not in body or not body.get("return_token_strs"):
+        return None
+    return [piece.replace(" ", "\u0120") for piece in split_pieces(text_field(body, "prompt", ""))]
 
 
 def _refuse_unsupported(body: Body) -> None:

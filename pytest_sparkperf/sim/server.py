@@ -14,7 +14,7 @@ from pytest_sparkperf.sim.faults import Faults, FaultSwitches
 from pytest_sparkperf.sim.generations import Endings, Generations
 from pytest_sparkperf.sim.http import Exchange, HttpRequest
 from pytest_sparkperf.sim.pages import OTHER_MODEL, cache_labels, models_page, server_info_page, version
-from pytest_sparkperf.sim.requests import check_model, parse_tokenize
+from pytest_sparkperf.sim.requests import check_model, parse_tokenize, token_texts
 from pytest_sparkperf.sim.runner import EngineRunner
 from pytest_sparkperf.sim.settings import ServerSettings
 
@@ -124,7 +124,7 @@ class SimServer:
         check_model(body, self._generations.limits)
         tokens = parse_tokenize(body)
         page = {"count": len(tokens), "max_model_len": self._settings.max_model_len, "tokens": tokens}
-        exchange.respond(200, to_json(page | {"token_strs": None}))
+        exchange.respond(200, to_json(page | {"token_strs": token_texts(body)}))
 
     def _emissions(self, _: HttpRequest, exchange: Exchange) -> None:
         exchange.respond(200, self._generations.recorder.lines().encode(), "application/x-ndjson")

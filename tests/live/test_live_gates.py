@@ -25,11 +25,11 @@ from pytest_sparkperf.core.result import Result
 from pytest_sparkperf.core.serverlog import SpecDecodingInterval, spec_decoding_intervals
 from pytest_sparkperf.core.targets import Target
 from pytest_sparkperf.core.variant import make_variant
-from pytest_sparkperf.core.workload import fit_prompts, request_body
+from pytest_sparkperf.core.workload import request_body
 from pytest_sparkperf.experiment.counters import settled_scrape
 from pytest_sparkperf.experiment.measure import Conditions, Measurement
+from pytest_sparkperf.experiment.prompts import prompts_for
 from pytest_sparkperf.experiment.side import Side
-from pytest_sparkperf.experiment.tokens import token_counter
 
 # Long enough a stream that other work on the machine does not look like a change of the server.
 TOKENS = 256
@@ -60,8 +60,7 @@ def test_every_token_and_draft_is_counted_as_the_server_counts_them(live: LiveSe
     variant = make_variant(Target(SERVED_NAME, "attach", urls=((live.k, live.url),)), k=live.k)
     server = attach_server(variant)
     spec = parse_mark(SMALL)
-    with token_counter(server, spec.load) as count:
-        prompts = fit_prompts(shipped_prompts(1), 64, count, shipped_prompts(8))
+    prompts = prompts_for(server, spec.load)
     result, side, before, after = asyncio.run(
         measure(server, lambda client: Side(variant, server, client, spec.load, prompts), spec)
     )

@@ -113,6 +113,21 @@ def test_paths_are_taken_from_the_folder_of_the_file(tmp_path: Path) -> None:
     assert (targets["absolute"].model, targets["absolute"].executable) == (str(tmp_path / "m"), "/opt/vllm")
 
 
+def test_a_file_of_prompts_is_taken_from_the_folder_too(tmp_path: Path) -> None:
+    text = (
+        "version: 1\nworkloads:\n  chat: {dataset: data/s.json}\n  all: {dataset: /data/l.jsonl}\n"
+        "  made: {dataset: sonnet}\n"
+    )
+
+    workloads = read_config(written(tmp_path, text)).workloads
+
+    assert {name: keys["dataset"] for name, keys in workloads.items()} == {
+        "chat": str(tmp_path / "data" / "s.json"),
+        "all": "/data/l.jsonl",
+        "made": "sonnet",
+    }
+
+
 def test_a_path_at_home_is_expanded(tmp_path: Path) -> None:
     assert resolve_path("~/models/tiny", tmp_path) == str(Path.home() / "models/tiny")
 

@@ -182,11 +182,22 @@ def test_how_many_servers_may_be_up_is_two_or_what_the_file_says() -> None:
             "workloads.w.sampling: 3 is not 'greedy', 'server' or a mapping",
         ),
         (
+            {"version": 1, "workloads": {"w": {"dataset": "random"}}},
+            (
+                "workloads.w: dataset='random' needs prompt_tokens: say how long the prompts are, such as "
+                "prompt_tokens=1000"
+            ),
+        ),
+        (
+            {"version": 1, "workloads": {"w": {"messages": "m.json"}}},
+            "workloads.w.messages: is not yet available (it comes with the feature 'MTP')",
+        ),
+        (
             {"version": 1, "workloads": {"w": {"prompt_token": 3}}},
             (
                 "workloads.w.prompt_token: is not a known key; did you mean prompt_tokens? valid "
                 "keys are prompt_tokens, "
-                "output_tokens, depth, concurrency, request_rate, requests, dataset, messages, "
+                "output_tokens, depth, concurrency, request_rate, requests, dataset, seed, messages, "
                 "tools, endpoint, thinking, "
                 "sampling, body, prefix_cache, queueing"
             ),

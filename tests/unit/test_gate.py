@@ -23,7 +23,7 @@ from pytest_sparkperf.core.metrics import METRICS
 VALID = (
     "valid keywords are target, k, args, env, model, image, executable, workload, "
     "prompt_tokens, output_tokens, depth, "
-    "concurrency, request_rate, requests, dataset, messages, tools, endpoint, thinking, "
+    "concurrency, request_rate, requests, dataset, seed, messages, tools, endpoint, thinking, "
     "sampling, body, prefix_cache, "
     "queueing, min_decode, min_output_throughput, min_prefill, min_request_throughput, "
     "min_goodput, max_ttft_ms, "
@@ -353,6 +353,25 @@ def test_marks_of_class_function_and_parameter_merge_as_reported() -> None:
             "thinking=True needs endpoint='chat': completions send the prompt as it is",
         ),
         (
+            {"dataset": "rondom", "prompt_tokens": 1000},
+            (
+                "dataset='rondom' is not a dataset; did you mean random? valid are random, sonnet, and files "
+                "that end in .json (ShareGPT) or .jsonl (a prompt a line)"
+            ),
+        ),
+        (
+            {"dataset": "random"},
+            "dataset='random' needs prompt_tokens: say how long the prompts are, such as prompt_tokens=1000",
+        ),
+        (
+            {"seed": 1},
+            "seed needs dataset: the shipped prompts are always the same; name one, or leave seed out",
+        ),
+        (
+            {"concurrency": 257},
+            "concurrency=257 is more than the 256 that one client sends; lower it",
+        ),
+        (
             {"output_tokens": 1, "min_decode": 5},
             "min_decode needs output_tokens of 2 or more: one token has no decode rate",
         ),
@@ -369,11 +388,9 @@ def test_what_is_wrong_with_a_keyword(keywords: dict[str, Any], text: str) -> No
 @pytest.mark.parametrize(
     ("keywords", "feature"),
     [
-        ({"workload": "balanced"}, "Workloads"),
         ({"depth": 8192}, "Workloads"),
         ({"request_rate": float("inf")}, "Workloads"),
         ({"requests": 100}, "Workloads"),
-        ({"dataset": "random"}, "Workloads"),
         ({"messages": "m.json"}, "MTP"),
         ({"tools": "t.json"}, "MTP"),
         ({"min_request_throughput": 2}, "Workloads"),
@@ -514,13 +531,6 @@ def test_a_limit_on_acceptance_of_random_tokens_is_refused() -> None:
         "min_acceptance_rate says nothing about dataset='random', as no draft predicts random tokens as it "
         "does text; use the shipped prompts, or a dataset of real ones"
     )
-
-
-def test_a_workload_and_single_keywords_of_a_load_contradict() -> None:
-    assert faults_of(workload="balanced", concurrency=4, output_tokens=16) == [
-        later("workload", "Workloads"),
-        "workload and concurrency, output_tokens both describe the load; keep one or the other",
-    ]
 
 
 def test_an_unknown_keyword_lists_the_valid_ones() -> None:

@@ -9,7 +9,7 @@ from pytest_sparkperf.core.prompts.source import SOURCE
 from pytest_sparkperf.core.prompts.story import STORY
 from pytest_sparkperf.core.prompts.template import Prompt
 
-__all__ = ["MAX_CONCURRENCY", "Prompt", "shipped_prompts"]
+__all__ = ["MAX_CONCURRENCY", "Prompt", "burst_size", "shipped_prompts"]
 
 _TEMPLATES = (SOURCE, CONVERSATION, RECORDS, STORY)
 MAX_CONCURRENCY = sum(template.size for template in _TEMPLATES)
@@ -28,5 +28,10 @@ def shipped_prompts(concurrency: int) -> tuple[Prompt, ...]:
             "requests at once: lower it, or name a dataset in the workload"
         )
     kinds = len(_TEMPLATES)
-    count = max(concurrency, kinds)
+    count = burst_size(concurrency)
     return tuple(_TEMPLATES[index % kinds].variation(index // kinds) for index in range(count))
+
+
+def burst_size(concurrency: int) -> int:
+    """Return how many different prompts a load needs: one per request of a burst, and four for one stream."""
+    return max(concurrency, len(_TEMPLATES))

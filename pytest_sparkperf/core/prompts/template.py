@@ -8,10 +8,16 @@ from string import Template
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A named text to send; the name is what per-prompt results are listed under."""
+    """A named text to send; the name is what per-prompt results are listed under.
+
+    ``history`` holds earlier turns of its conversation as (role, text); ``output_tokens`` is how long its
+    answer shall be, where its dataset says so.
+    """
 
     name: str
     text: str
+    history: tuple[tuple[str, str], ...] = ()
+    output_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

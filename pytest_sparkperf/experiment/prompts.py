@@ -1,0 +1,135 @@
+"""From a load to the prompts that are sent: made or read, then fitted to the server's own tokenizer."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from pytest_sparkperf.adapters.dataset_file import dataset_digest, read_dataset
+from pytest_sparkperf.adapters.server import Server
+from pytest_sparkperf.core.dataset import Dataset, Row, is_file
+from pytest_sparkperf.core.errors import ConfigError
+from pytest_sparkperf.core.load import RANDOM, SONNET, Load
+from pytest_sparkperf.core.prompts import Prompt, burst_size, shipped_prompts
+from pytest_sparkperf.core.prompts.verses import verse_prompt
+from pytest_sparkperf.core.random_words import one_token_words, random_text
+from pytest_sparkperf.core.workload import fit_prompts, workload_digest
+from pytest_sparkperf.experiment.tokens import ServerTokenizer, server_tokenizer
+
+# Texts to continue a prompt with that must be longer than the shipped ones.
+_MATERIAL = 32
+# Texts whose tokens random prompts are drawn from: some 1,000 different words.
+_VOCABULARY = 16
+# The lengths to which benchmarks of the field cut ShareGPT: the least of each, and the most.
+_LEAST_TOKENS, _MOST_PROMPT_TOKENS, _MOST_TOKENS = 4, 1024, 2048
+
+
+def load_digest(load: Load) -> str:
+    """Return the digest that identifies a load in baselines, the same on every server.
+
+    Raises ConfigError for a file that cannot be read.
+    """
+    if load.dataset == RANDOM:
+        return workload_digest(load, [Prompt(RANDOM, "")])
+    if load.dataset is not None and is_file(load.dataset):
+        return workload_digest(load, [Prompt("file", dataset_digest(Path(load.dataset)))])
+    return workload_digest(load, _own_prompts(load))
+
+
+def check_dataset(load: Load) -> None:
+    """Raise ConfigError where the file of a load cannot be used, before any server starts."""
+    if load.dataset is None or not is_file(load.dataset):
+        return
+    dataset = read_dataset(Path(load.dataset))
+    if load.endpoint == "completions":
+        talk = next((row.prompt.name for row in dataset.rows if row.prompt.history), None)
+        if talk is not None:
+            raise ConfigError(
+                f"{dataset.name}: {talk} holds a conversation, and completions send one text: use "
+                "endpoint='chat'"
+            )
+    if len(dataset.rows) < burst_size(load.concurrency):
+        raise _too_few(dataset, len(dataset.rows), burst_size(load.concurrency))
+
+
+def prompts_for(server: Server, load: Load) -> tuple[Prompt, ...]:
+    """Return the prompts of a load as this server gets them; raises ServerError, ConfigError."""
+    from_file = load.dataset is not None and is_file(load.dataset)
+    if load.prompt_tokens is None and not from_file:
+        return _own_prompts(load)
+    with server_tokenizer(server, load) as tokenizer:
+        if from_file:
+            return file_prompts(load, tokenizer)
+        if load.dataset == RANDOM:
+            return random_prompts(load, tokenizer)
+        assert load.prompt_tokens is not None
+        material = shipped_prompts(_MATERIAL)
+        return fit_prompts(_own_prompts(load), load.prompt_tokens, _counting(tokenizer), material)
+
+
+def _own_prompts(load: Load) -> tuple[Prompt, ...]:
+    """Return prompts that need no server to be made."""
+    if load.dataset == SONNET:
+        count = burst_size(load.concurrency)
+        return tuple(verse_prompt(number, _draws(load, number).randrange) for number in range(count))
+    return shipped_prompts(load.concurrency)
+
+
+def random_prompts(load: Load, tokenizer: ServerTokenizer, count: int | None = None) -> tuple[Prompt, ...]:
+    """Return prompts of random tokens, all different and all of exactly the load's length."""
+    assert load.prompt_tokens is not None, "refused by the mark"
+    texts = [text for prompt in shipped_prompts(_VOCABULARY) for text in tokenizer.texts(prompt.text)]
+    words = one_token_words(texts)
+    return tuple(
+        Prompt(
+            f"random-{number}",
+            random_text(words, load.prompt_tokens, _counting(tokenizer), _draws(load, number).randrange),
+        )
+        for number in range(count or burst_size(load.concurrency))
+    )
+
+
+def file_prompts(load: Load, tokenizer: ServerTokenizer) -> tuple[Prompt, ...]:
+    """Return prompts of the load's file, drawn by its seed; raises ConfigError where it holds too few."""
+    assert load.dataset is not None
+    dataset = read_dataset(Path(load.dataset))
+    count = burst_size(load.concurrency)
+    order = list(range(len(dataset.rows)))
+    _draws(load, 0).shuffle(order)
+    drawn: list[Prompt] = []
+    for prompt in _usable([dataset.rows[index] for index in order], load, tokenizer):
+        drawn.append(prompt)
+        if len(drawn) == count:
+            return tuple(drawn)
+    raise _too_few(dataset, len(drawn), count)
+
+
+def _usable(rows: list[Row], load: Load, tokenizer: ServerTokenizer) -> Iterator[Prompt]:
+    """Yield the prompts of rows; those with an answer of their own as benchmarks of the field take them."""
+    for row in rows:
+        if row.answer is None:
+            yield row.prompt
+            continue
+        asked = tokenizer.count_text(row.prompt.text)
+        answered = tokenizer.count_text(row.answer) if load.own_lengths else load.output_tokens
+        short = asked < _LEAST_TOKENS or (load.own_lengths and answered < _LEAST_TOKENS)
+        if not short and asked <= _MOST_PROMPT_TOKENS and asked + answered <= _MOST_TOKENS:
+            yield replace(row.prompt, output_tokens=answered)
+
+
+def _too_few(dataset: Dataset, found: int, needed: int) -> ConfigError:
+    return ConfigError(
+        f"{dataset.name} holds {found} prompts that can be used, and this load sends {needed} different "
+        "ones: add some, or lower concurrency"
+    )
+
+
+def _draws(load: Load, number: int) -> random.Random:
+    """Return the random numbers of one prompt: a larger burst continues a smaller one."""
+    return random.Random(f"{load.seed}-{number}")
+
+
+def _counting(tokenizer: ServerTokenizer) -> Callable[[str], int]:
+    return lambda text: tokenizer.count(Prompt("", text))
