@@ -38,7 +38,7 @@ class Preflight:
     def read(self) -> MachineState:
         """Read the machine; takes well under a second where nvidia-smi answers."""
         reading = NvidiaSmi(self.run).read()
-        apps = () if reading.absent else self._apps()
+        apps = () if reading.absent else self.apps()
         return MachineState(
             memory=MemoryReader(self.root).read(),
             gpus=reading.gpus,
@@ -64,7 +64,8 @@ class Preflight:
         check_model(variant)
         return state
 
-    def _apps(self) -> tuple[GpuApp, ...]:
+    def apps(self) -> tuple[GpuApp, ...]:
+        """Return the processes that compute on a GPU; none where they cannot be read."""
         answer = self.run(("nvidia-smi", *_APPS), _TIMEOUT_S)
         return parse_compute_apps(answer.text) if answer.status == 0 else ()
 

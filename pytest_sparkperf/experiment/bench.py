@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,10 +26,11 @@ from pytest_sparkperf.core.server_memory import ServerMemory, fact_verdicts
 from pytest_sparkperf.core.targets import MAX_RESIDENT
 from pytest_sparkperf.core.variant import Variant
 from pytest_sparkperf.experiment.blocks import RestartedServers, run_blocks
-from pytest_sparkperf.experiment.known import Knowledge, Known
+from pytest_sparkperf.experiment.known import Knowledge, Known, is_here
 from pytest_sparkperf.experiment.loop import LoopThread
 from pytest_sparkperf.experiment.measure import REFERENCE, Conditions, Measurement
 from pytest_sparkperf.experiment.outputs import BROKEN, ask_again, ask_servers, with_report, without_report
+from pytest_sparkperf.experiment.passes import Unwatched, Watch
 from pytest_sparkperf.experiment.pool import ServerPool
 from pytest_sparkperf.experiment.prompts import load_digest, prompts_for
 from pytest_sparkperf.experiment.side import Side
@@ -91,8 +92,9 @@ class Bench:
             return self._by_restart(variants, spec, gates)
         server = self._pool.get_all(variants)[SUBJECT]
         conditions = _conditions(self._known(variants[SUBJECT], server, spec), gates)
-        result = self._drive(variants, spec, conditions, Measurement.run)
-        result = _with_facts(result, spec, self._starter.memory_of(server))
+        with self._watch(server) as watch:
+            result = self._drive(variants, spec, replace(conditions, watch=watch), Measurement.run)
+        result = _with_facts(result, spec, self._starter.memory_of(server), watch.notes())
         return self._with_outputs(result, variants, spec) if spec.same_output else result
 
     def _with_outputs(self, result: Result, variants: Mapping[Arm, Variant], spec: GateSpec) -> Result:
@@ -124,8 +126,11 @@ class Bench:
         if not gate.measures:
             return _with_facts(gate.unmeasured(), spec, self._starter.memory_of(server))
         conditions = gate.conditions(_conditions(known, gates))
-        result, evidence = self._drive({SUBJECT: variant}, spec, conditions, Measurement.run_for_keeps)
-        return gate.finished(_with_facts(result, spec, self._starter.memory_of(server)), evidence)
+        with self._watch(server) as watch:
+            conditions = replace(conditions, watch=watch)
+            result, evidence = self._drive({SUBJECT: variant}, spec, conditions, Measurement.run_for_keeps)
+        result = _with_facts(result, spec, self._starter.memory_of(server), watch.notes())
+        return gate.finished(result, evidence)
 
     def _known(self, variant: Variant, server: Server, spec: GateSpec) -> Known:
         return self._knowledge.of(variant, server, load_digest(spec.load))
@@ -147,8 +152,14 @@ class Bench:
             held[server.url] = self._starter.memory_of(server)
 
         servers = RestartedServers(self._starter.start, variants, prompts, _check_queue, look)
-        [result] = self._loop.run(run_blocks([spec], servers, conditions, conditions.thermometer))
-        return _with_facts(result, spec, held.get(str(result.server.get("url"))))
+        with self._watch(subject) as watch:
+            watched = replace(conditions, watch=watch)
+            [result] = self._loop.run(run_blocks([spec], servers, watched, conditions.thermometer))
+        return _with_facts(result, spec, held.get(str(result.server.get("url"))), watch.notes())
+
+    def _watch(self, server: Server) -> AbstractContextManager[Watch]:
+        """Return who looks at the server's machine, where it is a real one and this one."""
+        return nullcontext(Unwatched()) if server.simulated or not is_here(server) else self._starter.watch()
 
     def _drive(
         self,
@@ -209,8 +220,11 @@ class Bench:
         return self._starter.start(variant)
 
 
-def _with_facts(result: Result, spec: GateSpec, memory: ServerMemory | None) -> Result:
-    """Add what is read once of the idle server, and the limits on it."""
+def _with_facts(
+    result: Result, spec: GateSpec, memory: ServerMemory | None, notes: Sequence[str] = ()
+) -> Result:
+    """Add what is read once of the idle server, the limits on it, and what its machine was like."""
+    result = replace(result, notes=(*result.notes, *notes))
     if memory is not None:
         result = replace(result, memory_gib=memory.total_gib, notes=(*result.notes, str(memory)))
     return replace(result, verdicts=(*result.verdicts, *fact_verdicts(spec, result)))

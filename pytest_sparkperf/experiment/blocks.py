@@ -94,9 +94,8 @@ class _Gate:
         if self.failure is not None:
             return
         sampler = Sampler(block_plan(self._plan))
-        runner = PassRunner(
-            {SUBJECT: side}, self.rule, accepted=arm == SUBJECT and judges_acceptance(self.spec)
-        )
+        accepted = arm == SUBJECT and judges_acceptance(self.spec)
+        runner = PassRunner({SUBJECT: side}, self.rule, accepted=accepted, watch=self.conditions.watch)
         budget = Budget(self.spec.budget_s, self.conditions.last_pass_s)
         try:
             async with asyncio.timeout(budget.longest_s):

@@ -62,7 +62,7 @@ class Knowledge:
         around = Surroundings() if isinstance(machine, Problem) else surroundings_of(machine, host, gpus)
         if server.simulated or on_cpu:
             return Known(machine, constants, surroundings=around)
-        if not _is_here(server) or gpus.temperature_c is None:
+        if not is_here(server) or gpus.temperature_c is None:
             # A GPU that cannot be read is taken to have begun stone cold.
             return Known(machine, constants, Thermal("assumed"), surroundings=around)
         thermal = Thermal("soak") if found is None else found.thermal(workload, "soak")
@@ -77,5 +77,6 @@ class Knowledge:
         return self._here
 
 
-def _is_here(server: Server) -> bool:
+def is_here(server: Server) -> bool:
+    """Say whether a server runs on this machine."""
     return urlsplit(server.url).hostname in LOOPBACK

@@ -22,7 +22,7 @@ from pytest_sparkperf.core.result import Result, TpotRule, Verdict
 from pytest_sparkperf.core.sampling import Pass, Plan, Sampler
 from pytest_sparkperf.core.standard import Standard
 from pytest_sparkperf.experiment.known import Glance
-from pytest_sparkperf.experiment.passes import PassRunner
+from pytest_sparkperf.experiment.passes import PassRunner, Unwatched, Watch
 from pytest_sparkperf.experiment.results import Part, arm_result, counted_verdicts, unmeasured
 from pytest_sparkperf.experiment.side import Side
 
@@ -33,7 +33,8 @@ REFERENCE: Arm = "A"
 class Conditions:
     """What a measurement depends on besides its gate: how many limits the session has, and the machine.
 
-    A pass that is under way when the budget is spent gets ``last_pass_s`` at least.
+    A pass that is under way when the budget is spent gets ``last_pass_s`` at least. ``watch`` looks at the
+    machine meanwhile.
     ``standard`` replaces the gate's own claims where stored runs are among what it is judged by; ``rule`` is
     the TPOT rule of those runs. ``keep``: measured as a run must be that is to be recorded.
     """
@@ -46,6 +47,7 @@ class Conditions:
     rule: TpotRule | None = None
     keep: bool = False
     last_pass_s: float = LAST_PASS_S
+    watch: Watch = field(default_factory=Unwatched)
 
     def thermometer(self) -> float | None:
         """Return the temperature of the hottest GPU; None where there is nothing to read."""
@@ -69,7 +71,9 @@ class Measurement:
         standard = conditions.standard or Standard(tuple(claims_of(spec)))
         self._claims = standard.claims
         self._sampler = Sampler(conditions.plan(spec), self._claims, standard.baselines)
-        self._runner = PassRunner(sides, conditions.rule, accepted=judges_acceptance(spec))
+        self._runner = PassRunner(
+            sides, conditions.rule, accepted=judges_acceptance(spec), watch=conditions.watch
+        )
         self._glance = conditions.glance
         self._moments: dict[int, Moment] = {}
         self._budget = Budget(spec.budget_s, conditions.last_pass_s)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from pytest_sparkperf.core.acceptance import acceptance_figures
 from pytest_sparkperf.core.burst import burst_figures, common_rule
@@ -20,6 +21,34 @@ from pytest_sparkperf.experiment.side import Side
 Thermometer = Callable[[], float | None]
 
 
+class Watch(Protocol):
+    """Who looks at the machine while a pass is sent."""
+
+    def begin(self) -> None:
+        """Begin a pass."""
+
+    def fault(self) -> str | None:
+        """Say what was wrong with the machine since the pass began; None where nothing shows."""
+
+    def notes(self) -> Sequence[str]:
+        """Say what the machine was like."""
+
+
+class Unwatched:
+    """Nobody looks: the machine is simulated, or elsewhere."""
+
+    def begin(self) -> None:
+        """Begin a pass."""
+
+    def fault(self) -> str | None:
+        """Know of nothing."""
+        return None
+
+    def notes(self) -> Sequence[str]:
+        """Have nothing to say."""
+        return ()
+
+
 class PassRunner:
     """Sends the passes of one measurement; ``rule`` is the TPOT rule that the first pass settled for all.
 
@@ -27,21 +56,29 @@ class PassRunner:
     """
 
     def __init__(
-        self, sides: Mapping[Arm, Side], rule: TpotRule | None = None, *, accepted: bool = False
+        self,
+        sides: Mapping[Arm, Side],
+        rule: TpotRule | None = None,
+        *,
+        accepted: bool = False,
+        watch: Watch | None = None,
     ) -> None:
         self.rule = rule
         self._sides = sides
         self._accepted = accepted
+        self._watch = watch or Unwatched()
 
     async def send(self, step: Pass) -> Mapping[Step, Figures]:
-        """Send a pass; one that a server's counters contradict is sent once more.
+        """Send a pass; one that a server's counters or its machine contradict is sent once more.
 
-        Raises MeasurementError for a request that failed twice, for counters that contradict it again, and
-        for a missing acceptance that is judged.
+        Raises MeasurementError for a request that failed twice, for what contradicts a pass again, and for a
+        missing acceptance that is judged.
         """
         for last_try in (False, True):
+            self._watch.begin()
             await self._send(step)
-            fault = next(filter(None, (side.fault() for side in self._sides.values())), None)
+            faults = (*(side.fault() for side in self._sides.values()), self._watch.fault())
+            fault = next(filter(None, faults), None)
             if fault is None:
                 break
             if last_try:

@@ -10,7 +10,9 @@ from urllib.parse import urlsplit
 from pytest_sparkperf.adapters.cleanup import Cleaned, end_leftovers
 from pytest_sparkperf.adapters.docker import Docker
 from pytest_sparkperf.adapters.lock import DEFAULT_TIMEOUT_S, MachineLock, lock_folder
+from pytest_sparkperf.adapters.machine_watch import MachineWatch
 from pytest_sparkperf.adapters.meminfo import MemoryReader, MemoryReturn, await_memory
+from pytest_sparkperf.adapters.nvidia_smi import NvidiaSmi
 from pytest_sparkperf.adapters.preflight import Preflight
 from pytest_sparkperf.adapters.process import SupervisedProcess
 from pytest_sparkperf.adapters.readiness import Surroundings
@@ -86,6 +88,16 @@ class Starter:
                 return None
             held = max(0, self._idle - state.memory.available)
         return None if held is None else ServerMemory.of(held, server.facts)
+
+    def watch(self) -> MachineWatch:
+        """Return what looks at this machine while a server on it is measured."""
+        smi = NvidiaSmi(self.machine.preflight.run)
+        return MachineWatch(
+            gpus=smi.moment,
+            apps=self.machine.preflight.apps,
+            memory=self.machine.memory.read,
+            own=self._own_pids,
+        )
 
     def close(self) -> MemoryReturn | None:
         """Give the machine back once the memory of stopped servers is; return what is missing of it.

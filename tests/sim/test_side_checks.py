@@ -12,6 +12,7 @@ from simulator_process import StartSimulator
 
 from pytest_sparkperf.adapters.http import httpx, open_async_client
 from pytest_sparkperf.adapters.server import attach_server, start_server
+from pytest_sparkperf.core.budget import Budget
 from pytest_sparkperf.core.errors import ConfigError
 from pytest_sparkperf.core.frozen import FrozenMap
 from pytest_sparkperf.core.gate import parse_mark
@@ -203,6 +204,37 @@ def test_a_pass_that_never_ends_is_broken_off_when_the_budget_is_spent(simulator
         "the budget of 0.01 s was spent and a pass did not end within 0.3 s more: raise budget_s, ask for "
         "fewer output_tokens, or see what holds the server up"
     )
+
+
+class FaultyMachine:
+    """A watch that finds a fault in the first passes."""
+
+    def __init__(self, faults: int) -> None:
+        self.passes = 0
+        self._faults = faults
+
+    def begin(self) -> None:
+        self.passes += 1
+
+    def fault(self) -> str | None:
+        return "the machine" if self.passes <= self._faults else None
+
+    def notes(self) -> tuple[str, ...]:
+        return ()
+
+
+@pytest.mark.parametrize(
+    ("faults", "outcome", "reason"), [(1, "INCONCLUSIVE", Budget(0.01).spent()), (2, "ERROR", "the machine")]
+)
+def test_a_pass_that_the_machine_spoiled_is_sent_once_more(
+    simulator: StartSimulator, faults: int, outcome: str, reason: str
+) -> None:
+    watch = FaultyMachine(faults)
+
+    result = measure_on(simulator(*FLAGS).url, Conditions(1, watch=watch))
+
+    assert (result.verdicts[0].outcome, result.verdicts[0].reason) == (outcome, reason)
+    assert watch.passes == 2
 
 
 def test_several_streams_on_a_shared_server_are_refused(simulator: StartSimulator, tmp_path: Path) -> None:
