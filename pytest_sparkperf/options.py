@@ -17,7 +17,6 @@ Inconclusive = Literal["skip", "fail"]
 MissingBaseline = Literal["fail", "skip"]
 
 _NOT_YET = {
-    "--sparkperf-config-ref": "Baselines",
     "--sparkperf-json": "Reports",
     "--sparkperf-html": "Reports",
     "--sparkperf-markdown": "Reports",
@@ -36,7 +35,8 @@ _URL_PER_K = (
 class Settings:
     """What the options of this run say; the command line has already won over the ini file.
 
-    ``baseline_ref``: the git ref that baselines are read from, None for the working tree.
+    ``baseline_ref``: the git ref that baselines are read from, None for the working tree; ``config_ref``:
+    the one that the file is read from.
     """
 
     enabled: bool
@@ -51,6 +51,7 @@ class Settings:
     baseline_dir: Path = Path(FOLDER)
     baseline_ref: str | None = None
     missing_baseline: MissingBaseline = "fail"
+    config_ref: str | None = None
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -67,6 +68,12 @@ def add_options(parser: pytest.Parser) -> None:
         dest="sparkperf_config",
         metavar="FILE",
         help="File that names the servers (default: sparkperf.yaml in the root directory).",
+    )
+    group.addoption(
+        "--sparkperf-config-ref",
+        dest="sparkperf_config_ref",
+        metavar="REF",
+        help="Read that file as this git ref holds it, and list the limits that differ from the ref's.",
     )
     group.addoption(
         "--sparkperf-target",
@@ -103,6 +110,7 @@ def add_options(parser: pytest.Parser) -> None:
     parser.addini("sparkperf_lock_timeout", "default of --sparkperf-lock-timeout, in seconds")
     parser.addini("sparkperf_target", "default of --sparkperf-target")
     parser.addini("sparkperf_inconclusive", "default of --sparkperf-inconclusive: skip or fail")
+    parser.addini("sparkperf_config_ref", "default of --sparkperf-config-ref")
     parser.addini("sparkperf_baseline_dir", "default of --sparkperf-baseline-dir, relative to the root")
     parser.addini("sparkperf_baseline_ref", "default of --sparkperf-baseline-ref")
     parser.addini("sparkperf_missing_baseline", "default of --sparkperf-missing-baseline: fail or skip")
@@ -171,6 +179,7 @@ def read_settings(config: pytest.Config) -> Settings:
         baseline_dir=_baseline_dir(config),
         baseline_ref=baseline_ref,
         missing_baseline=_missing_baseline(config),
+        config_ref=_either(config, "sparkperf_config_ref"),
     )
 
 
@@ -247,13 +256,19 @@ def _dest(option: str) -> str:
 
 
 def _config_file(config: pytest.Config) -> Path | None:
-    """The file to read: None when none was named and the default one is not there."""
+    """The file to read: None when none was named and the default one is not there.
+
+    A git ref may have it where the working tree has not.
+    """
+    elsewhere = _either(config, "sparkperf_config_ref") is not None
     if named := config.getoption("sparkperf_config"):
-        return _existing(config.invocation_params.dir / str(named), f"--sparkperf-config={named}")
+        path = config.invocation_params.dir / str(named)
+        return path if elsewhere else _existing(path, f"--sparkperf-config={named}")
     if named := config.getini("sparkperf_config"):
-        return _existing(config.rootpath / str(named), f"sparkperf_config = {named} in the ini file")
+        path = config.rootpath / str(named)
+        return path if elsewhere else _existing(path, f"sparkperf_config = {named} in the ini file")
     path = config.rootpath / "sparkperf.yaml"
-    return path if path.is_file() else None
+    return path if elsewhere or path.is_file() else None
 
 
 def _existing(path: Path, written: str) -> Path:

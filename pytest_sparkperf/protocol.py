@@ -77,6 +77,10 @@ def validate(session: pytest.Session, run: Run) -> None:
             raise
         for _, gate in gates:
             gate.fault = gate.fault or str(error)
+    if not in_worker:
+        run.list_changes(
+            {item.nodeid: (item.path, _name_in_file(item)) for item, gate in gates if gate.marked}
+        )
     faults: dict[str, list[str]] = {}
     for item, gate in gates:
         if gate.fault is None and gate.spec is not None:
@@ -90,6 +94,12 @@ def validate(session: pytest.Session, run: Run) -> None:
             faults.setdefault(line, []).append(item.nodeid)
     if faults and not in_worker:
         raise pytest.UsageError(_listed(faults))
+
+
+def _name_in_file(item: pytest.Item) -> str:
+    """Return the test's name as its file has it, without the values of its parameters."""
+    names = item.nodeid.split("::")[1:]
+    return "::".join([*names[:-1], getattr(item, "originalname", None) or item.name])
 
 
 def _unfit(spec: GateSpec, run: Run) -> str | None:

@@ -24,6 +24,7 @@ from pytest_sparkperf.core.variant import Variant, make_variant
 from pytest_sparkperf.options import Settings
 
 if TYPE_CHECKING:
+    from pytest_sparkperf.adapters.config_ref import FilesAtRef
     from pytest_sparkperf.adapters.server import Server
     from pytest_sparkperf.adapters.store import Files
     from pytest_sparkperf.experiment.bench import Bench
@@ -52,6 +53,8 @@ class Run:
     trouble: str | None = None
     say: Callable[[str], None] = lambda _: None
     make_folder: Callable[[str], Path] | None = None
+    changed: list[str] = field(default_factory=list)
+    _at_ref: FilesAtRef | None = None
     _baselines: Files | None = None
     _variants: list[Variant] = field(default_factory=list)
     _limits: int = 0
@@ -61,15 +64,22 @@ class Run:
     @classmethod
     def open(cls, settings: Settings) -> Run:
         """Read the file that names the servers, find the stored runs; raises UsageError where it cannot."""
-        config = Config()
+        config, at_ref = Config(), None
         if settings.enabled and settings.config_file is not None:
             from pytest_sparkperf.adapters.config_file import read_config
+            from pytest_sparkperf.adapters.config_ref import FilesAtRef
 
             try:
-                config = read_config(settings.config_file)
+                if settings.config_ref is None:
+                    config = read_config(settings.config_file)
+                else:
+                    at_ref = FilesAtRef(settings.config_ref, settings.rootdir)
+                    config = at_ref.config(settings.config_file)
             except ConfigError as error:
-                raise pytest.UsageError(str(error)) from None
+                where = "" if settings.config_ref is None else "--sparkperf-config-ref: "
+                raise pytest.UsageError(f"{where}{error}") from None
         run = cls(settings, config)
+        run._at_ref = at_ref
         if settings.enabled and settings.baseline_ref is not None:
             from pytest_sparkperf.experiment.baselines import open_files
 
@@ -150,6 +160,21 @@ class Run:
         check_facts_of(spec, variants[SUBJECT])
         self._variants += variants.values()
         self._limits += len(claims)
+
+    def list_changes(self, tests: Mapping[str, tuple[Path, str]]) -> None:
+        """Note what differs from the ref that the file is read from: the file, and the marks of tests.
+
+        ``tests``: file and name within it (``Class::test``) by the name that is shown.
+        """
+        if self._at_ref is None or self.settings.config_file is None:
+            return
+        try:
+            self.changed = [
+                *self._at_ref.config_changes(self.settings.config_file),
+                *self._at_ref.mark_changes(tests),
+            ]
+        except ConfigError as error:
+            raise pytest.UsageError(f"--sparkperf-config-ref: {error}") from None
 
     def server(self, spec: GateSpec) -> Server:
         """Return the running server of a gate, started or attached now if it is not up yet."""

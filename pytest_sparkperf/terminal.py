@@ -22,6 +22,7 @@ def header(config: pytest.Config, run: Run) -> str | None:
     if not settings.enabled:
         return None
     source = f", {settings.config_file.name}" if settings.config_file else ""
+    source += f" of {settings.config_ref}" if settings.config_ref else ""
     policy = "are skipped" if settings.inconclusive == "skip" else "fail"
     stored = f", baselines of {settings.baseline_ref}" if settings.baseline_ref else ""
     stored += ", recording" if settings.record else ""
@@ -46,6 +47,10 @@ def summary(reporter: TerminalReporter, run: Run) -> None:
     if not run.seen or reporter.no_summary:
         return
     reporter.section("sparkperf")
+    if run.changed:
+        reporter.write_line(f"changed against {run.settings.config_ref}:", yellow=True)
+        for line in run.changed:
+            reporter.write_line(f"  {line}", yellow=True)
     for seen in run.seen:
         first, *rest = seen.lines
         reporter.write_line(first)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 from functools import partial
 from pathlib import Path
 
@@ -39,7 +40,7 @@ class GitFiles:
 
     def read(self, path: str) -> bytes | None:
         """Return a file's text; None where the commit has no such file, ConfigError where git fails."""
-        name = f"{self._commit}:./{self._below}/{path}"
+        name = f"{self._commit}:./{posixpath.normpath(f'{self._below}/{path}')}"
         size = self._git("cat-file", "-s", name)
         if size.status != 0:
             if any(words in size.complaint for words in _ABSENT):

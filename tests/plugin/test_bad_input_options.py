@@ -120,7 +120,6 @@ def test_an_unknown_choice_is_told_by_pytest_with_the_valid_ones(suite: Suite) -
 @pytest.mark.parametrize(
     ("option", "feature"),
     [
-        ("--sparkperf-config-ref=main", "Baselines"),
         ("--sparkperf-json=out", "Reports"),
         ("--sparkperf-html=out", "Reports"),
         ("--sparkperf-markdown=out", "Reports"),

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from git_command import git
 from suite_runner import Suite
 
 from pytest_sparkperf.adapters.baseline_text import baseline_text
@@ -129,10 +130,8 @@ def test_each_reason_for_having_no_baseline_has_its_own_outcome_and_none_passes(
 def test_nothing_recorded_may_be_skipped_and_then_fails_no_run(suite: Suite) -> None:
     keep(suite.pytester.path, stored("corrupt"), data=b"- 1\n")
     suite.pytester.makepyfile(test_it=HEAD + gate("none") + gate("corrupt"))
-    arguments = ("--sparkperf-url", suite.url, "--sparkperf-missing-baseline=skip")
-
-    both = suite.quick_run(*arguments)
-    alone = suite.quick_run(*arguments, "--sparkperf-inconclusive=fail", "-k", "none", "-rs")
+    both = suite.run("--sparkperf-missing-baseline=skip")
+    alone = suite.run("--sparkperf-missing-baseline=skip", "--sparkperf-inconclusive=fail", "-k", "none")
 
     both.assert_outcomes(failed=1, skipped=1)
     alone.assert_outcomes(skipped=1, deselected=1)
@@ -170,6 +169,32 @@ def test_stored_runs_judge_and_both_figures_are_named(suite: Suite) -> None:
                 r"  SIMULATED decode_tok_s is at least [\d,.]+% faster than the baseline, so a later loss of "
                 r"that much would pass: record this state with pytest --sparkperf --sparkperf-record"
             ),
+        ]
+    )
+
+
+@pytest.mark.slow
+def test_a_change_that_brings_its_own_baseline_fails_by_the_one_of_the_ref(suite: Suite) -> None:
+    root = suite.pytester.path
+    keep(root, stored("speed", 1e6))
+    suite.pytester.makepyfile(test_it=HEAD + gate("speed"))
+    git(root, "init", "-q")
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "Record a baseline")
+    git(root, "checkout", "-qb", "change")
+    keep(root, stored("speed", 1.0))
+    git(root, "commit", "-qam", "Be slower, and say that it was always so")
+
+    own = suite.run()
+    of_ref = suite.run("--sparkperf-baseline-ref=main")
+
+    own.assert_outcomes(passed=1)
+    of_ref.assert_outcomes(failed=1)
+    of_ref.stdout.fnmatch_lines(
+        [
+            "sparkperf: target *, baselines of main, inconclusive gates are skipped",
+            "SIMULATED FAIL max_slowdown=0.1: 0.000* times the speed *",
+            "SIMULATED decode_tok_s: * tok/s today, 1,000,000 tok/s in the baseline *",
         ]
     )
 

@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import math
-import os
-import subprocess
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from baseline_samples import SPARK, TEST, WORK, file_with, record_at
+from git_command import git
 
 from pytest_sparkperf.adapters.baseline_text import baseline_text
 from pytest_sparkperf.adapters.command import Answer
@@ -26,15 +25,6 @@ FOLDER = ".sparkperf/baselines"
 PATH = baseline_path(SPARK, TEST)
 NOW = datetime(2026, 12, 1, tzinfo=UTC)
 GATE = GateIdentity(TEST, SPARK, WORK, ("decode_tok_s",))
-
-
-def git(where: Path, *arguments: str) -> str:
-    who = ["-c", "user.name=t", "-c", "user.email=t@example.invalid", "-c", "init.defaultBranch=main"]
-    env = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
-    done = subprocess.run(
-        ["git", *who, *arguments], cwd=where, env=env, check=True, capture_output=True, text=True
-    )
-    return done.stdout.strip()
 
 
 def keep(root: Path, data: bytes) -> Path:
