@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from pytest_sparkperf.core.active_weights import Tensor, gb_per_token
 from pytest_sparkperf.core.checkpoint import (
     HEADER_LENGTH,
     INDEX,
     checkpoint_faults,
     expected_size,
     header_size,
+    tensors_of,
 )
 
 _SHARD = ".safetensors"
@@ -51,10 +54,33 @@ def read_faults(folder: Path) -> list[str]:
     return list(checkpoint_faults(sizes, text, expected))
 
 
+def read_gb_per_token(folder: Path, *, quantized_on_load: bool) -> float | None:
+    """Return what a step of one stream reads at least (GB); None where the files do not tell."""
+    tensors: list[Tensor] = []
+    for path in folder.glob(f"*{_SHARD}"):
+        header = _header(path)
+        found = None if header is None else tensors_of(header)
+        if found is None:
+            return None
+        tensors += found
+    try:
+        config = json.loads((folder / "config.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    if not isinstance(config, dict):
+        return None
+    return gb_per_token(config, tensors, quantized_on_load=quantized_on_load)
+
+
 def _expected(path: Path) -> int | None:
+    header = _header(path)
+    return None if header is None else expected_size(header)
+
+
+def _header(path: Path) -> bytes | None:
     try:
         with path.open("rb") as file:
             length = header_size(file.read(HEADER_LENGTH))
-            return None if length is None else expected_size(file.read(length))
+            return None if length is None else file.read(length)
     except OSError:
         return None

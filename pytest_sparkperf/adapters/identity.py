@@ -12,6 +12,8 @@ from pytest_sparkperf.core.exposition import parse_exposition
 _PER_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
 _SPECULATIVE = "vllm:spec_decode_"
 _SIMULATED_VERSION, _SIMULATED_OWNER = "sparkperf.sim", "sparkperf-sim"
+# What a simulator tells of the machine that it is.
+_SIMULATED_FACTS = ("time_scale", "bandwidth_gb_s", "gb_per_token")
 _INFO_FACTS = {
     "max_num_seqs": ("scheduler_config", "max_num_seqs"),
     "device": ("device_config", "device"),
@@ -32,8 +34,8 @@ def read_facts(client: httpx.Client, model: Mapping[str, Any]) -> dict[str, Any]
     facts = {name: value for name, value in found.items() if value is not None}
     simulated = str(version).endswith(_SIMULATED_VERSION) or model.get("owned_by") == _SIMULATED_OWNER
     facts |= {"k": _draft_tokens(client, info), "simulated": simulated}
-    scale = info.get("system_env", "time_scale") if simulated else None
-    return facts | {"time_scale": scale} if isinstance(scale, int | float) and scale > 0 else facts
+    told = {name: info.get("system_env", name) for name in _SIMULATED_FACTS} if simulated else {}
+    return facts | {name: one for name, one in told.items() if isinstance(one, int | float) and one > 0}
 
 
 def _draft_tokens(client: httpx.Client, info: Page) -> int | None:

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from pytest_sparkperf.core.validity import Fault
-
-IMPOSSIBLE_RATE = "impossible_rate"
-IMPOSSIBLE_SENTENCE = (
-    "The rate is above what the memory's bandwidth allows, so tokens were counted or timed wrongly; look for"
-    " a parser or proxy that sends them in lumps, or for hardware figures that are not this machine's."
-)
+from pytest_sparkperf.core.validity import IMPOSSIBLE_RATE, Fault
 
 # Peak bandwidth as the makers state it, in GB/s.
 BANDWIDTH_GB_S: Mapping[str, float] = MappingProxyType(
@@ -50,13 +44,19 @@ class Ceiling:
         return (1 + self.k) * self.steps_s
 
 
-def ceiling_of(
-    *, bandwidth_gb_s: float | None, gb_per_token: float | None, k: int | None, gpus: int = 1
-) -> Ceiling | None:
-    """Return the ceiling of ``gpus`` cards of this bandwidth together; None while a figure is unknown."""
+def bandwidth_of(gpus: Sequence[str]) -> float | None:
+    """Return the bandwidth of GPUs together (GB/s), by their names; None where one is not known."""
+    known = {name.removeprefix("NVIDIA ").lower(): figure for name, figure in BANDWIDTH_GB_S.items()}
+    found = [known.get(name.removeprefix("NVIDIA ").lower()) for name in gpus]
+    figures = [figure for figure in found if figure is not None]
+    return sum(figures) if figures and len(figures) == len(gpus) else None
+
+
+def ceiling_of(*, bandwidth_gb_s: float | None, gb_per_token: float | None, k: int | None) -> Ceiling | None:
+    """Return the ceiling of this bandwidth; None while a figure is unknown."""
     if not bandwidth_gb_s or not gb_per_token or k is None:
         return None
-    return Ceiling(bandwidth_gb_s * gpus, gb_per_token, k)
+    return Ceiling(bandwidth_gb_s, gb_per_token, k)
 
 
 def impossible_rate(decode_tok_s: float | None, ceiling: Ceiling | None) -> Fault | None:

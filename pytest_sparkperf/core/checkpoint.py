@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from pytest_sparkperf.core.active_weights import Tensor
+
 INDEX = "model.safetensors.index.json"
 # The header of a safetensors file: its length in 8 bytes, little endian, then JSON.
 HEADER_LENGTH = 8
@@ -38,6 +40,19 @@ def expected_size(header: bytes) -> int | None:
     except (ValueError, KeyError, TypeError, AttributeError, IndexError):
         return None
     return HEADER_LENGTH + len(header) + max(ends, default=0)
+
+
+def tensors_of(header: bytes) -> tuple[Tensor, ...] | None:
+    """Return the tensors that a shard's header describes; None where it cannot be read."""
+    try:
+        described: Mapping[str, Any] = json.loads(header)
+        return tuple(
+            Tensor(name, str(one["dtype"]), one["data_offsets"][1] - one["data_offsets"][0])
+            for name, one in described.items()
+            if name != "__metadata__"
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+        return None
 
 
 def checkpoint_faults(

@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from pytest_sparkperf.core.acceptance import Acceptance, acceptance_figures
+from pytest_sparkperf.core.flags import count_flags
 from pytest_sparkperf.core.metrics import METRICS
 from pytest_sparkperf.core.result import RequestResult, Result, TpotRule, Verdict
 
@@ -21,7 +22,7 @@ class Measured:
 
     ``cells`` holds the figures of every burst of every round; ``requests`` the requests of the rounds and
     ``spoiled`` the attempts, in warm-up too, that were not valid; ``attempts`` and ``faults`` count first
-    attempts and those that the server spoiled.
+    attempts and those that the server spoiled; ``end_ids`` are the tokens that end an answer.
     """
 
     cells: Sequence[Figures]
@@ -32,6 +33,7 @@ class Measured:
     rounds: int
     rule: TpotRule | None
     acceptance: Acceptance | None
+    end_ids: frozenset[int] | None = None
 
 
 def collect(measured: Measured, verdicts: Sequence[Verdict], server: Mapping[str, Any]) -> Result:
@@ -56,6 +58,7 @@ def collect(measured: Measured, verdicts: Sequence[Verdict], server: Mapping[str
         wasted_tokens=acceptance.wasted_tokens if acceptance else None,
         requests=(*measured.requests, *measured.spoiled),
         invalid=invalid,
+        flags=count_flags([one for one in measured.requests if one.valid], measured.end_ids),
         rounds=measured.rounds,
         verdicts=tuple(verdicts),
         server=server,

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pytest_sparkperf.core.result import Result
+from pytest_sparkperf.core.flags import different_work
+from pytest_sparkperf.core.keywords import COMPARISONS
+from pytest_sparkperf.core.result import Result, Verdict
 
 # Facts that name a server rather than describe it.
 _NAMES = frozenset({"name", "url", "port", "pid", "log"})
 
 
 def explain(result: Result, log_ratio: float | None) -> Result:
-    """Return a result with the ratio B/A and notes on it; ``result.against`` is A."""
+    """Return a result with the ratio B/A and notes on it; ``result.against`` is A.
+
+    Servers that did different work are not compared: then there is no ratio, and comparisons are an ERROR.
+    """
     against = result.against
     assert against is not None
+    names = (f"B ({result.server.get('name')})", f"A ({against.server.get('name')})")
+    if (unlike := different_work(names, result.flags, against.flags)) is not None:
+        result, log_ratio = replace(result, verdicts=_not_comparable(result.verdicts, unlike)), None
     notes = [
         text
         for text in (_nothing_differs(result.server, against.server), _draft_or_step(result, against))
@@ -24,6 +32,19 @@ def explain(result: Result, log_ratio: float | None) -> Result:
     ]
     return replace(
         result, ratio=None if log_ratio is None else math.exp(log_ratio), notes=(*result.notes, *notes)
+    )
+
+
+def _not_comparable(verdicts: Sequence[Verdict], reason: str) -> tuple[Verdict, ...]:
+    """Turn comparisons into ERROR; where nothing is compared but by eye, add one."""
+    compared = [verdict for verdict in verdicts if verdict.gate.partition("[")[0] in COMPARISONS]
+    if not compared:
+        return (*verdicts, Verdict("comparison", "ERROR", None, None, None, None, None, reason))
+    return tuple(
+        Verdict(one.gate, "ERROR", None, None, None, one.limit, None, reason, one.rounds)
+        if one in compared
+        else one
+        for one in verdicts
     )
 
 

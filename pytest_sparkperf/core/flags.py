@@ -7,11 +7,10 @@ arm that loops more often than the other did other work, and a draft predicts lo
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from pytest_sparkperf.core.repetition import is_repetitive
-from pytest_sparkperf.core.result import RequestResult
+from pytest_sparkperf.core.result import FlagCount, RequestResult
 
 DEGENERATE = "degenerate"
 PAST_END = "past_end"
@@ -40,19 +39,6 @@ END_TOKENS = (
 )
 
 MAX_SHARE_GAP = 0.10
-
-
-@dataclass(frozen=True, slots=True)
-class FlagCount:
-    """How many answers have a flag, out of those where it could be told."""
-
-    flagged: int
-    known: int
-
-    @property
-    def share(self) -> float | None:
-        """Flagged / known, 0 to 1; None where it could be told of no answer."""
-        return self.flagged / self.known if self.known else None
 
 
 def is_degenerate(answer: RequestResult) -> bool | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pytest_sparkperf.core.flags import flag_words
 from pytest_sparkperf.core.keywords import COMPARISONS, KEYWORDS
 from pytest_sparkperf.core.metrics import METRICS, Metric
 from pytest_sparkperf.core.result import Outcome, Result, Verdict
@@ -94,6 +95,8 @@ def work_line(result: Result) -> str:
     if result.invalid:
         reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(result.invalid.items()))
         text += f", not valid: {reasons}"
+    if words := flag_words(result.flags):
+        text += f"; flagged: {words}"
     return text
 
 

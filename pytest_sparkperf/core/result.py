@@ -103,6 +103,19 @@ def _gap_ms(start: float | None, end: float | None) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
+class FlagCount:
+    """How many answers have a flag, out of those where it could be told."""
+
+    flagged: int
+    known: int
+
+    @property
+    def share(self) -> float | None:
+        """Flagged / known, 0 to 1; None where it could be told of no answer."""
+        return self.flagged / self.known if self.known else None
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The answer of one limit, in the metric's own unit (or as a ratio B/A for comparisons).
 
@@ -154,6 +167,7 @@ class Result:
     memory_gib: float | None = None
     requests: tuple[RequestResult, ...] = ()
     invalid: Mapping[str, int] = field(default_factory=lambda: _NO_FACTS)
+    flags: Mapping[str, FlagCount] = field(default_factory=lambda: _NO_FACTS)
     rounds: int = 0
     verdicts: tuple[Verdict, ...] = ()
     server: Mapping[str, Any] = field(default_factory=lambda: _NO_FACTS)

@@ -26,6 +26,7 @@ TOKEN_COUNT_MISMATCH = "token_count_mismatch"  # noqa: S105 - tokens of text
 STOPPED_EARLY = "stopped_early"
 BUFFERED = "buffered"
 SEVERAL_CHOICES = "several_choices"
+IMPOSSIBLE_RATE = "impossible_rate"
 
 _SERVER_SENTENCES = {
     HTTP_ERROR: "The server answered with an HTTP error of its own (5xx or 429).",
@@ -50,6 +51,9 @@ _MEASUREMENT_SENTENCES = {
     " (proxy_buffering off), a parser that holds tokens back, or an overloaded client.",
     SEVERAL_CHOICES: "The answer held several choices; ask for n=1, since streams of one request share their"
     " times.",
+    IMPOSSIBLE_RATE: "The rate is above what the memory's bandwidth allows, so tokens were counted or timed"
+    " wrongly; look for a parser or proxy that sends them in lumps, or for hardware figures that are not this"
+    " machine's.",
 }
 
 SENTENCES: Mapping[str, str] = MappingProxyType(_SERVER_SENTENCES | _MEASUREMENT_SENTENCES)

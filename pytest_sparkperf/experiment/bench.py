@@ -99,7 +99,8 @@ class Bench:
 
     def _with_outputs(self, result: Result, variants: Mapping[Arm, Variant], spec: GateSpec) -> Result:
         """Compare the outputs of B with those of A, whatever their speeds were."""
-        if any(verdict.outcome == "ERROR" for verdict in result.verdicts):
+        # Where the servers did different work there are rounds, and their outputs say in what they differ.
+        if not result.rounds and any(verdict.outcome == "ERROR" for verdict in result.verdicts):
             return without_report(result, BROKEN)
         try:
             return with_report(result, self._compare_outputs(variants, spec))
@@ -151,7 +152,9 @@ class Bench:
         def look(server: Server) -> None:
             held[server.url] = self._starter.memory_of(server)
 
-        servers = RestartedServers(self._starter.start, variants, prompts, _check_queue, look)
+        servers = RestartedServers(
+            self._starter.start, variants, prompts, _check_queue, look, self._knowledge.ceiling
+        )
         with self._watch(subject) as watch:
             watched = replace(conditions, watch=watch)
             [result] = self._loop.run(run_blocks([spec], servers, watched, conditions.thermometer))
@@ -182,7 +185,14 @@ class Bench:
                 for arm, server in servers.items():
                     client = open_async_client(server.url, api_key=server.api_key)
                     await stack.enter_async_context(client)
-                    sides[arm] = Side(variants[arm], server, client, spec.load, prompts)
+                    sides[arm] = Side(
+                        variants[arm],
+                        server,
+                        client,
+                        spec.load,
+                        prompts,
+                        self._knowledge.ceiling(variants[arm], server),
+                    )
                 return await what(Measurement(sides, spec, conditions))
 
         done = self._loop.run(run())

@@ -18,6 +18,7 @@ from pytest_sparkperf.core.blocks import (
     ratio_of_blocks,
 )
 from pytest_sparkperf.core.budget import Budget
+from pytest_sparkperf.core.ceiling import Ceiling
 from pytest_sparkperf.core.compare import explain
 from pytest_sparkperf.core.design import claims_of, judges_acceptance, main_metric, plan_of
 from pytest_sparkperf.core.errors import MeasurementError
@@ -60,6 +61,7 @@ class RestartedServers:
     prompts: Sequence[Prompt]
     check: Callable[[Server, Load], None]
     look: Callable[[Server], None] = lambda _: None
+    ceiling: Callable[[Variant, Server], Ceiling | None] = lambda _variant, _server: None
 
     def start(self, arm: Arm) -> Server:
         """Start the server of an arm anew; raises ServerError."""
@@ -75,7 +77,8 @@ class RestartedServers:
     def side(self, arm: Arm, server: Server, client: httpx.AsyncClient, spec: GateSpec) -> Side:
         """Return what sends the load of a gate to a started server; raises ConfigError where it cannot."""
         self.check(server, spec.load)
-        return Side(self.variants[arm], server, client, spec.load, self.prompts)
+        variant = self.variants[arm]
+        return Side(variant, server, client, spec.load, self.prompts, self.ceiling(variant, server))
 
 
 @dataclass(slots=True)

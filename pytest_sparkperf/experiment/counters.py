@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 from pytest_sparkperf.adapters.http import httpx
 from pytest_sparkperf.core.exposition import Scrape, parse_exposition
@@ -10,7 +11,7 @@ from pytest_sparkperf.core.exposition import Scrape, parse_exposition
 _TOKENS = "vllm:generation_tokens_total"
 _RUNNING = "vllm:num_requests_running"
 _POLL_S = 0.05
-_POLLS = 40
+_GIVE_UP_S = 2.0
 
 
 async def scrape(client: httpx.AsyncClient) -> Scrape | None:
@@ -28,7 +29,8 @@ async def settled_scrape(client: httpx.AsyncClient) -> Scrape | None:
     Gives up after two seconds and returns the last reading: a server with other traffic never comes to rest.
     """
     last = await scrape(client)
-    for _ in range(_POLLS):
+    deadline_s = time.monotonic() + _GIVE_UP_S
+    while time.monotonic() < deadline_s:
         if last is None:
             return None
         await asyncio.sleep(_POLL_S)

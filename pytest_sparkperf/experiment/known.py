@@ -8,10 +8,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from pytest_sparkperf.adapters.calibration_file import DEFAULT_FOLDER, read_calibration
+from pytest_sparkperf.adapters.checkpoint import find_checkpoint, read_gb_per_token
 from pytest_sparkperf.adapters.machine import HostReading, read_host
 from pytest_sparkperf.adapters.nvidia_smi import GpuReading, NvidiaSmi
 from pytest_sparkperf.adapters.server import Server
 from pytest_sparkperf.core.calibration import Calibration
+from pytest_sparkperf.core.ceiling import Ceiling, bandwidth_of, ceiling_of
 from pytest_sparkperf.core.constants import ASSUMED, Constants
 from pytest_sparkperf.core.fingerprint import Surroundings
 from pytest_sparkperf.core.gpu import GpuState
@@ -67,6 +69,27 @@ class Knowledge:
             return Known(machine, constants, Thermal("assumed"), surroundings=around)
         thermal = Thermal("soak") if found is None else found.thermal(workload, "soak")
         return Known(machine, constants, thermal, NvidiaSmi().moment, around, gpus.problem)
+
+    def ceiling(self, variant: Variant, server: Server) -> Ceiling | None:
+        """Return the most that one stream can get of a server; None where its memory or model is unknown."""
+        if server.simulated:
+            told = server.facts
+            return ceiling_of(
+                bandwidth_gb_s=told.get("bandwidth_gb_s"), gb_per_token=told.get("gb_per_token"), k=server.k
+            )
+        host, gpus = self._read_here()
+        on_cpu = server.facts.get("device") == "cpu"
+        machine = identify(variant, simulated=False, on_cpu=on_cpu, host=host, gpus=gpus)
+        if isinstance(machine, Problem):
+            return None
+        bandwidth = bandwidth_of([gpu.name for gpu in machine.gpus for _ in range(machine.nodes)])
+        folder = None if bandwidth is None else find_checkpoint(variant.model or server.model)
+        if folder is None:
+            return None
+        # Who attaches does not know how the server was started.
+        on_load = variant.launch == "attach" or "quantization" in variant.args
+        weights = read_gb_per_token(folder, quantized_on_load=on_load)
+        return ceiling_of(bandwidth_gb_s=bandwidth, gb_per_token=weights, k=server.k)
 
     def _calibration(self, machine: Machine | Problem) -> Calibration | None:
         return None if isinstance(machine, Problem) else read_calibration(self._folder, machine.slug)

@@ -83,6 +83,8 @@ class PassRunner:
                 break
             if last_try:
                 raise MeasurementError(fault)
+            for side in self._sides.values():
+                side.repeats.append(fault)
         reason = self._sides[SUBJECT].why_no_acceptance() if self._accepted else None
         if reason is not None:
             raise MeasurementError(no_acceptance(reason))

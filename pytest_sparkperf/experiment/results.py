@@ -42,6 +42,7 @@ def arm_result(parts: Sequence[Part], rule: TpotRule | None, verdicts: Sequence[
         faults=sum(burst.server_faults for burst in everything),
         rounds=sum(len(part.rounds) for part in parts),
         rule=rule,
+        end_ids=parts[-1].side.end_ids,
         acceptance=pool([part.side.acceptance(part.rounds) for part in parts]),
     )
     last = parts[-1].side

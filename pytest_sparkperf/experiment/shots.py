@@ -41,16 +41,18 @@ async def fire(
     build: Callable[[], Sequence[GenerationRequest]],
     timeouts: Timeouts,
     clock: Callable[[], float] = time.monotonic,
+    checked: Callable[[RequestResult], RequestResult] = lambda request: request,
 ) -> Burst:
-    """Send a burst, and once more when a request of it was not valid.
+    """Send a burst, and once more when a request of it was not valid or did not pass ``checked``.
 
     ``build`` makes the requests anew for each attempt: a second one with the salt of the first would find its
     prompt in the prefix cache.
     """
-    first = await _together(client, build(), timeouts, clock)
+    first = tuple(map(checked, await _together(client, build(), timeouts, clock)))
     if all(request.valid for request in first):
         return Burst(first)
-    return Burst(await _together(client, build(), timeouts, clock), spoiled=first)
+    second = tuple(map(checked, await _together(client, build(), timeouts, clock)))
+    return Burst(second, spoiled=first)
 
 
 async def _together(

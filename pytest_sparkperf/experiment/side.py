@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_sparkperf.adapters.client import GenerationRequest, Timeouts, clock_of
@@ -18,14 +18,17 @@ from pytest_sparkperf.core.acceptance import (
     pool_intervals,
     why_no_acceptance,
 )
+from pytest_sparkperf.core.ceiling import Ceiling, impossible_rate
 from pytest_sparkperf.core.exposition import Scrape, difference
 from pytest_sparkperf.core.load import Load
 from pytest_sparkperf.core.prompts import Prompt
+from pytest_sparkperf.core.result import RequestResult
 from pytest_sparkperf.core.secrets import redact
 from pytest_sparkperf.core.serverlog import SpecDecodingInterval, jit_kernels, spec_decoding_intervals
 from pytest_sparkperf.core.variant import Variant
 from pytest_sparkperf.core.workload import request_body
 from pytest_sparkperf.experiment.counters import settled_scrape
+from pytest_sparkperf.experiment.end_tokens import end_token_ids
 from pytest_sparkperf.experiment.shots import Burst, fire
 
 GENERATED = "vllm:generation_tokens_total"
@@ -87,13 +90,17 @@ class Side:
         client: httpx.AsyncClient,
         load: Load,
         prompts: Sequence[Prompt],
+        ceiling: Ceiling | None = None,
     ) -> None:
         self.server = server
         self.records: list[PassRecord] = []
         self.superseded: list[PassRecord] = []
+        self.repeats: list[str] = []
+        self.end_ids: frozenset[int] | None = None
         self._client = client
         self._load = load
         self._prompts = tuple(prompts)
+        self._ceiling = ceiling
         self._name = variant.describe()
         self._wanted_k = variant.k
         self._exclusive = variant.traffic == "exclusive"
@@ -105,12 +112,16 @@ class Side:
         """Start a pass; one that is begun again replaces its first try."""
         if self.records and self.records[-1].index == index:
             self.superseded.append(self.records.pop())
+        if not self.records:
+            self.end_ids = await end_token_ids(self._client, self.server.model)
         self._new_log_text()
         self.records.append(PassRecord(index, await settled_scrape(self._client)))
 
     async def shoot(self, cell: int) -> Burst:
         """Send one cell: at concurrency 1 its prompt, else one burst of different prompts."""
-        burst = await fire(self._client, lambda: self._requests(cell), self._timeouts, self._clock)
+        burst = await fire(
+            self._client, lambda: self._requests(cell), self._timeouts, self._clock, self._possible
+        )
         self.records[-1].bursts[cell] = burst
         return burst
 
@@ -176,7 +187,7 @@ class Side:
         return {**self.server.facts, "name": self._name, "simulated": self.server.simulated}
 
     def notes(self) -> tuple[str, ...]:
-        """Say what could not be checked of the server."""
+        """Say what could not be checked of the server, and why passes were sent again."""
         unchecked: list[str] = []
         if self._wanted_k is not None and self.server.k is None:
             unchecked.append(
@@ -188,8 +199,8 @@ class Side:
                 f"tokens and prefix cache could not be checked against the server's counters: "
                 f"{self.server.url} shows no /metrics"
             )
-        unchecked += self._acceptance_notes()
-        return tuple(unchecked)
+        repeats = [f"a pass was measured again: {reason}" for reason in dict.fromkeys(self.repeats)]
+        return (*unchecked, *self._acceptance_notes(), *repeats)
 
     def _acceptance_notes(self) -> list[str]:
         """Say where acceptance is missing, or counts more than our own requests."""
@@ -227,6 +238,13 @@ class Side:
             return ""
         text, self._log_offset = read_since(path, self._log_offset)
         return text
+
+    def _possible(self, request: RequestResult) -> RequestResult:
+        """Return a request; one that is faster than its memory is not valid."""
+        fault = impossible_rate(request.decode_tok_s, self._ceiling)
+        if fault is None:
+            return request
+        return replace(request, valid=False, reason=fault.reason, error=fault.text)
 
     def _requests(self, cell: int) -> list[GenerationRequest]:
         concurrency = self._load.concurrency

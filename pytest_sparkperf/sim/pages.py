@@ -83,6 +83,9 @@ def server_info_page(settings: ServerSettings) -> _Json:
         "slowdown": engine.slowdown,
         "paced": settings.paced,
         "time_scale": settings.time_scale,
+        # Steps that take twice as long are those of a memory half as fast; unpaced ones are nobody's.
+        "bandwidth_gb_s": profile.bandwidth_bytes_per_s / 1e9 / engine.slowdown if settings.paced else None,
+        "gb_per_token": profile.bytes_per_token / 1e9,
         "launch_factor": engine.conditions.launch_factor,
     }
     return {"vllm_config": config, "vllm_env": {}, "system_env": environment}

@@ -55,6 +55,11 @@ class Profile:
     # Compile time of each kernel that a shape is the first to need.
     jit_s: float = 0.05
 
+    @property
+    def bytes_per_token(self) -> float:
+        """What a step of one stream reads of the weights."""
+        return self.dense_bytes + self.expert_bytes * self.experts_per_token / self.experts
+
     def kv_tokens(self, draft_tokens: int) -> int:
         """Return the size of the KV cache when ``draft_tokens`` are drafted."""
         return self.kv_cache_tokens_with_drafts if draft_tokens else self.kv_cache_tokens

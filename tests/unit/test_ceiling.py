@@ -6,11 +6,11 @@ import pytest
 
 from pytest_sparkperf.core.ceiling import (
     BANDWIDTH_GB_S,
-    IMPOSSIBLE_RATE,
-    IMPOSSIBLE_SENTENCE,
+    bandwidth_of,
     ceiling_of,
     impossible_rate,
 )
+from pytest_sparkperf.core.validity import IMPOSSIBLE_RATE, SENTENCES
 
 
 def test_ceiling_is_k_plus_1_times_bandwidth_by_weights_read() -> None:
@@ -21,11 +21,14 @@ def test_ceiling_is_k_plus_1_times_bandwidth_by_weights_read() -> None:
     assert ceiling.decode_tok_s == pytest.approx(546)
 
 
-def test_cards_add_up() -> None:
-    ceiling = ceiling_of(bandwidth_gb_s=273, gb_per_token=2, k=0, gpus=2)
+def test_cards_add_up_and_are_known_by_either_name() -> None:
+    assert bandwidth_of(["NVIDIA GB10", "gb10"]) == 546
+    assert bandwidth_of(["NVIDIA H200"]) == 4800
 
-    assert ceiling is not None
-    assert ceiling.decode_tok_s == pytest.approx(273)
+
+@pytest.mark.parametrize("gpus", [[], ["NVIDIA GB10", "NVIDIA Something New"]])
+def test_an_unknown_card_has_no_bandwidth(gpus: list[str]) -> None:
+    assert bandwidth_of(gpus) is None
 
 
 @pytest.mark.parametrize(
@@ -67,7 +70,7 @@ def test_published_rates_of_a_spark_are_possible(rate: float, k: int) -> None:
 
 
 def test_the_reason_has_a_sentence() -> None:
-    assert IMPOSSIBLE_SENTENCE == (
+    assert SENTENCES[IMPOSSIBLE_RATE] == (
         "The rate is above what the memory's bandwidth allows, so tokens were counted or timed wrongly; "
         "look for a parser or proxy that sends them in lumps, or for hardware figures that are not this "
         "machine's."

@@ -9,13 +9,13 @@ from pytest_sparkperf.core.flags import (
     DEGENERATE,
     FLAG_SENTENCES,
     PAST_END,
-    FlagCount,
     count_flags,
     different_work,
     flag_words,
     is_degenerate,
     is_past_end,
 )
+from pytest_sparkperf.core.result import FlagCount
 
 END = frozenset({2, 7})
 LOOP = answer(token_ids=(5,) * 20)
