@@ -41,7 +41,7 @@ FREE: Mapping[str, tuple[str, ...]] = {
         "expert_bytes",
     ),
     "gb10-fp8": ("token_s", "draft_routing_overlap"),
-    "gb10-marlin": ("token_s",),
+    "gb10-marlin": ("token_s", "draft_overhead_s"),
     "gb10-recipe": ("step_overhead_s", "token_s"),
     "gb10-report": (*_REPORT, "prefill_token_s"),
     "thor-report": (*_REPORT, "prefill_token_s"),
