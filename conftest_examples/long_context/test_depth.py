@@ -8,7 +8,8 @@ from pytest_sparkperf import sparkperf
 pytestmark = sparkperf(k=3, output_tokens=256, max_rounds=4, budget_s=7200)
 
 
-# Published: 100.1, 94.4, 75.5 and 62.9 tok/s; 1.25, 6.1, 46.4 and 139.7 s. Rates may be 6 % lower, times 20 % longer.
+# Published: 100.1, 94.4, 75.5 and 62.9 tok/s; 1.25, 6.1, 46.4 and 139.7 s.
+# Rates may be 6 % lower, times 20 % longer.
 @pytest.mark.parametrize(
     "prompt_tokens",
     [
