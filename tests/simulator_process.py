@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -12,6 +13,11 @@ from typing import Protocol
 
 ROOT = Path(__file__).parents[1]
 START_TIMEOUT_S = 60.0
+# The kernel ends what this starts when the tests are killed, which can stop nothing then.
+_WITH_US = (
+    "import ctypes, os, signal, sys; ctypes.CDLL(None).prctl(1, signal.SIGKILL); "
+    "os.getppid() == int(sys.argv[1]) or sys.exit(1); os.execv(sys.argv[2], sys.argv[2:])"
+)
 _READY = "Application startup complete."
 _ADDRESS = "Starting vLLM server on "
 
@@ -103,7 +109,8 @@ def start_simulator(flags: Sequence[str], log_path: Path) -> SimProcess:
 
 def spawn_simulator(flags: Sequence[str], log_path: Path) -> subprocess.Popen[bytes]:
     """Start a simulator and return at once; its output goes to the log."""
-    command = [sys.executable, "-m", "pytest_sparkperf.sim", "--port", "0", *flags]
+    simulator = [sys.executable, "-m", "pytest_sparkperf.sim", "--port", "0", *flags]
+    command = [sys.executable, "-I", "-S", "-c", _WITH_US, str(os.getpid()), *simulator]
     with log_path.open("wb") as log:
         return subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=ROOT

@@ -18,7 +18,7 @@ from suite_runner import PYTEST
 from pytest_sparkperf.adapters.lock import present_holder
 from pytest_sparkperf.adapters.proctable import read_process
 
-pytestmark = pytest.mark.slow  # each test starts processes and waits for their end
+slow = pytest.mark.slow  # each of these starts processes and waits for their end
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 120
@@ -32,7 +32,7 @@ SERVER = (
 YAML = """\
 version: 1
 targets:
-  own: {{launch: command, start: ["{python}", "{server}", "m", "--port", "{{port}}"]}}
+  own: {{launch: command, start: ["{python}", "{server}", "m", "--port", "{{port}}", {more}]}}
 """
 SUITE = """\
 import os, time
@@ -60,6 +60,22 @@ def test_two(sparkperf_server):
 
 
 @dataclass(slots=True)
+class Tally:
+    """How many faults were injected and how many of them left nothing."""
+
+    injected: int = 0
+    clean: int = 0
+
+
+@pytest.fixture(scope="module")
+def tally(record_testsuite_property: Callable[[str, object], None]) -> Iterator[Tally]:
+    count = Tally()
+    yield count
+    record_testsuite_property("teardown faults injected", count.injected)
+    record_testsuite_property("teardown faults that left something", count.injected - count.clean)
+
+
+@dataclass(slots=True)
 class RunningSuite:
     """A run of pytest whose server is up."""
 
@@ -68,12 +84,14 @@ class RunningSuite:
     pid: int
     supervisor: int
     port: int
+    tally: Tally
 
     def leaves_nothing(self) -> bool:
         """Wait until all of it is gone."""
         deadline_s = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline_s:
             if not self._left():
+                self.tally.clean += 1
                 return True
             time.sleep(0.05)
         raise AssertionError(f"left: {self._left()}")
@@ -91,13 +109,19 @@ class RunningSuite:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., RunningSuite]]:
+def start(tmp_path: Path, tally: Tally) -> Iterator[Callable[..., RunningSuite]]:
     started: list[subprocess.Popen[bytes]] = []
 
-    def run(body: str, *options: str, fixture: str = "sparkperf_server") -> RunningSuite:
+    def run(
+        body: str, *options: str, fixture: str = "sparkperf_server", server: tuple[str, ...] = ()
+    ) -> RunningSuite:
         (tmp_path / "server.py").write_text(SERVER)
         (tmp_path / "sparkperf.yaml").write_text(
-            YAML.format(python=sys.executable, server=tmp_path / "server.py")
+            YAML.format(
+                python=sys.executable,
+                server=tmp_path / "server.py",
+                more=", ".join(f'"{word}"' for word in ("--unpaced", *server)),
+            )
         )
         (tmp_path / "test_it.py").write_text(SUITE.format(body=body, fixture=fixture))
         (tmp_path / "pytest.ini").write_text("[pytest]\n")
@@ -120,7 +144,8 @@ def start(tmp_path: Path) -> Iterator[Callable[..., RunningSuite]]:
             assert time.monotonic() < deadline_s
             time.sleep(0.02)
         pid, supervisor, port = map(int, (tmp_path / "up").read_text().split())
-        return RunningSuite(process, tmp_path, pid, supervisor, port)
+        tally.injected += 1
+        return RunningSuite(process, tmp_path, pid, supervisor, port, tally)
 
     yield run
     for process in started:
@@ -128,6 +153,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., RunningSuite]]:
         process.wait()
 
 
+@slow
 @pytest.mark.parametrize(
     ("body", "options", "fixture", "status"),
     [
@@ -149,7 +175,15 @@ def test_servers_are_gone_when_a_run_ends_by_itself(
     assert suite.leaves_nothing()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(signal.SIGINT, marks=slow),
+        signal.SIGTERM,
+        pytest.param(signal.SIGHUP, marks=slow),
+        signal.SIGKILL,
+    ],
+)
 def test_servers_are_gone_when_a_signal_ends_the_run(
     start: Callable[..., RunningSuite], number: signal.Signals
 ) -> None:
@@ -164,6 +198,35 @@ def test_servers_are_gone_when_a_signal_ends_the_run(
     assert suite.leaves_nothing()
 
 
+@slow
+def test_a_server_that_ignores_sigterm_is_gone_all_the_same(start: Callable[..., RunningSuite]) -> None:
+    suite = start("pass", server=("--fault", "ignore_sigterm"))
+
+    assert suite.process.wait(PATIENCE_S) == pytest.ExitCode.OK, (suite.folder / "out").read_text()
+    assert suite.leaves_nothing()
+
+
+@slow
+def test_what_a_kill_of_run_and_supervisor_leaves_is_ended_by_the_next_run(
+    start: Callable[..., RunningSuite],
+) -> None:
+    first = start("time.sleep(600)")
+    os.kill(first.process.pid, signal.SIGSTOP)
+    os.kill(first.supervisor, signal.SIGKILL)
+    os.kill(first.process.pid, signal.SIGKILL)
+    first.process.wait(PATIENCE_S)
+    child = (first.folder / "child").read_text()
+    assert read_process(int(child)) is not None
+    (first.folder / "up").unlink()
+
+    second = start("pass")
+
+    assert second.process.wait(PATIENCE_S) == pytest.ExitCode.OK, (first.folder / "out").read_text()
+    assert read_process(int(child)) is None
+    assert (second.leaves_nothing(), first.leaves_nothing()) == (True, True)
+
+
+@slow
 def test_what_a_kill_of_run_and_supervisor_leaves_is_ended_by_stop(
     start: Callable[..., RunningSuite],
 ) -> None:

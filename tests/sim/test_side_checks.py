@@ -181,7 +181,7 @@ def test_a_scrape_waits_until_nothing_runs() -> None:
     assert pages.texts == []
 
 
-def test_a_server_that_falls_silent_fails_the_gate_although_its_health_page_answers(
+def test_a_server_that_falls_silent_fails_the_gate_whatever_its_health(
     simulator: StartSimulator,
 ) -> None:
     result = measure_on(simulator(*FLAGS, "--fault", "hang_after=3").url, Conditions(1), 0.2)
