@@ -287,8 +287,6 @@ def _keyword_faults(word: Keyword, value: Any) -> Iterator[str]:
         yield from _comparison_faults(word.name, value)
     if word.feature is not None:
         yield f"{word.name} is not yet available (it comes with the feature {word.feature!r})"
-    elif word.name == "prefix_cache" and value == "warm":
-        yield "prefix_cache='warm' is not yet available (it comes with the feature 'Workloads')"
 
 
 def _body_faults(body: Mapping[str, Any]) -> Iterator[str]:

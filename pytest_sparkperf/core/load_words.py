@@ -58,6 +58,8 @@ def load_faults(given: Mapping[str, Any]) -> Iterator[str]:
 def _endpoint_faults(given: Mapping[str, Any]) -> Iterator[str]:
     if given.get("endpoint") == "completions" and given.get("thinking") is True:
         yield "thinking=True needs endpoint='chat': completions send the prompt as it is"
+    if given.get("endpoint") == "completions" and "system_prompt" in given:
+        yield "system_prompt needs endpoint='chat': completions send the prompt as it is"
 
 
 def _dataset_faults(given: Mapping[str, Any]) -> Iterator[str]:
@@ -67,6 +69,8 @@ def _dataset_faults(given: Mapping[str, Any]) -> Iterator[str]:
             yield "seed needs dataset: the shipped prompts are always the same; name one, or leave seed out"
         return
     if is_file(dataset):
+        if given.get("depth"):
+            yield "depth does not go with a file, whose prompts may have turns of their own; leave it out"
         if "prompt_tokens" in given:
             yield "prompt_tokens does not go with a file, whose prompts have their own lengths; leave it out"
     elif dataset not in MADE_DATASETS:

@@ -35,7 +35,7 @@ _PROMPT_FIELDS = (
     *("add_generation_prompt", "continue_final_message", "add_special_tokens"),
 )
 # What a digest holds of a load only where it is not the default, so that digests of old records stay.
-_ADDED_FIELDS = ("seed", "prompt_tokens", "own_lengths")
+_ADDED_FIELDS = ("seed", "prompt_tokens", "depth", "own_lengths")
 
 
 def request_body(load: Load, prompt: Prompt, *, model: str, salt: str | None) -> dict[str, Any]:
@@ -45,13 +45,15 @@ def request_body(load: Load, prompt: Prompt, *, model: str, salt: str | None) ->
     load's ``body`` wins over every field but the reserved ones, which raise ConfigError.
     """
     _refuse_reserved(load.body)
-    body: dict[str, Any] = {"model": model, "max_tokens": output_tokens(load, prompt), "ignore_eos": True}
+    body: dict[str, Any] = {"model": model, "max_tokens": output_tokens(load, prompt)}
+    body["ignore_eos"] = load.ignore_eos
+    turns = (*prompt.history, ("user", prompt.text))
     if load.endpoint == "chat":
-        turns = (*prompt.history, ("user", prompt.text))
-        body["messages"] = [{"role": role, "content": text} for role, text in turns]
+        system = () if load.system_prompt is None else (("system", load.system_prompt),)
+        body["messages"] = [{"role": role, "content": text} for role, text in (*system, *turns)]
         body["chat_template_kwargs"] = {"enable_thinking": load.thinking}
     else:
-        body["prompt"] = prompt.text
+        body["prompt"] = "\n\n".join(text for _, text in turns)
     body |= _sampling_fields(load)
     if salt is not None:
         body["cache_salt"] = salt

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from pytest_sparkperf.adapters.dataset_file import dataset_digest, read_dataset
 from pytest_sparkperf.adapters.server import Server
+from pytest_sparkperf.core.context import context_text, fit_context, is_numbered, numbered
 from pytest_sparkperf.core.dataset import Dataset, Row, is_file
 from pytest_sparkperf.core.errors import ConfigError
 from pytest_sparkperf.core.load import RANDOM, SONNET, Load
 from pytest_sparkperf.core.prompts import Prompt, burst_size, shipped_prompts
 from pytest_sparkperf.core.prompts.verses import verse_prompt
-from pytest_sparkperf.core.random_words import one_token_words, random_text
+from pytest_sparkperf.core.random_words import Draw, one_token_words, random_text
 from pytest_sparkperf.core.workload import fit_prompts, workload_digest
 from pytest_sparkperf.experiment.tokens import ServerTokenizer, server_tokenizer
 
@@ -57,16 +59,32 @@ def check_dataset(load: Load) -> None:
 def prompts_for(server: Server, load: Load) -> tuple[Prompt, ...]:
     """Return the prompts of a load as this server gets them; raises ServerError, ConfigError."""
     from_file = load.dataset is not None and is_file(load.dataset)
-    if load.prompt_tokens is None and not from_file:
+    if load.prompt_tokens is None and not load.depth and not from_file:
         return _own_prompts(load)
     with server_tokenizer(server, load) as tokenizer:
         if from_file:
             return file_prompts(load, tokenizer)
         if load.dataset == RANDOM:
             return random_prompts(load, tokenizer)
-        assert load.prompt_tokens is not None
-        material = shipped_prompts(_MATERIAL)
-        return fit_prompts(_own_prompts(load), load.prompt_tokens, _counting(tokenizer), material)
+        prompts = _own_prompts(load)
+        if load.prompt_tokens is not None:
+            counting = _counting(load, tokenizer)
+            prompts = fit_prompts(prompts, load.prompt_tokens, counting, shipped_prompts(_MATERIAL))
+        return tuple(_in_context(load, tokenizer, prompts))
+
+
+def _in_context(load: Load, tokenizer: ServerTokenizer, prompts: Sequence[Prompt]) -> Iterator[Prompt]:
+    """Yield prompts behind contexts of shipped texts that begin differently each."""
+    material = shipped_prompts(max(_MATERIAL, len(prompts)))
+    for number, prompt in enumerate(prompts):
+        turned = (*material[number + 1 :], *material[: number + 1])
+        yield _behind(load, tokenizer, prompt, context_text(turned)) if load.depth else prompt
+
+
+def _behind(
+    load: Load, tokenizer: ServerTokenizer, prompt: Prompt, make: Callable[[int, Callable[[str], int]], str]
+) -> Prompt:
+    return fit_context(prompt, load.depth, lambda one: tokenizer.count(_as_sent(load, one)), make)
 
 
 def _own_prompts(load: Load) -> tuple[Prompt, ...]:
@@ -82,13 +100,20 @@ def random_prompts(load: Load, tokenizer: ServerTokenizer, count: int | None = N
     assert load.prompt_tokens is not None, "refused by the mark"
     texts = [text for prompt in shipped_prompts(_VOCABULARY) for text in tokenizer.texts(prompt.text)]
     words = one_token_words(texts)
-    return tuple(
-        Prompt(
-            f"random-{number}",
-            random_text(words, load.prompt_tokens, _counting(tokenizer), _draws(load, number).randrange),
-        )
-        for number in range(count or burst_size(load.concurrency))
-    )
+    prompts = []
+    for number in range(count or burst_size(load.concurrency)):
+        draw = _draws(load, number).randrange
+        text = random_text(words, load.prompt_tokens, _counting(load, tokenizer), draw)
+        prompt = Prompt(f"random-{number}", text)
+        if load.depth:
+            make = partial(_random_context, words, draw)
+            prompt = _behind(load, tokenizer, prompt, make)
+        prompts.append(prompt)
+    return tuple(prompts)
+
+
+def _random_context(words: Sequence[str], draw: Draw, tokens: int, count: Callable[[str], int]) -> str:
+    return random_text(words, tokens, count, draw)
 
 
 def file_prompts(load: Load, tokenizer: ServerTokenizer) -> tuple[Prompt, ...]:
@@ -131,5 +156,9 @@ def _draws(load: Load, number: int) -> random.Random:
     return random.Random(f"{load.seed}-{number}")
 
 
-def _counting(tokenizer: ServerTokenizer) -> Callable[[str], int]:
-    return lambda text: tokenizer.count(Prompt("", text))
+def _counting(load: Load, tokenizer: ServerTokenizer) -> Callable[[str], int]:
+    return lambda text: tokenizer.count(_as_sent(load, Prompt("", text)))
+
+
+def _as_sent(load: Load, prompt: Prompt) -> Prompt:
+    return numbered(prompt, 0) if is_numbered(load) else prompt

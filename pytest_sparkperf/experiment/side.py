@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pytest_sparkperf.adapters.client import GenerationRequest, Timeouts, clock_of
+from pytest_sparkperf.adapters.client import GenerationRequest, Timeouts, clock_of, stream_request
 from pytest_sparkperf.adapters.http import httpx
 from pytest_sparkperf.adapters.logtail import fence, read_since, read_tail
 from pytest_sparkperf.adapters.server import Server
@@ -19,6 +19,7 @@ from pytest_sparkperf.core.acceptance import (
     why_no_acceptance,
 )
 from pytest_sparkperf.core.ceiling import Ceiling, impossible_rate
+from pytest_sparkperf.core.context import is_numbered, numbered, went_cold
 from pytest_sparkperf.core.exposition import Scrape, difference
 from pytest_sparkperf.core.load import Load
 from pytest_sparkperf.core.prompts import Prompt
@@ -30,6 +31,7 @@ from pytest_sparkperf.core.workload import request_body
 from pytest_sparkperf.experiment.counters import settled_scrape
 from pytest_sparkperf.experiment.end_tokens import end_token_ids
 from pytest_sparkperf.experiment.shots import Burst, fire
+from pytest_sparkperf.experiment.warm_cache import WarmCache
 
 GENERATED = "vllm:generation_tokens_total"
 CACHE_HITS = "vllm:prefix_cache_hits_total"
@@ -107,6 +109,8 @@ class Side:
         self._timeouts = Timeouts.of_silence(server.silence_timeout_s).scaled(server.time_scale)
         self._clock = clock_of(server.time_scale)
         self._log_offset = 0
+        self._salt = uuid.uuid4().hex
+        self._cache = WarmCache(client, exclusive=self._exclusive) if load.prefix_cache == "warm" else None
 
     async def begin(self, index: int) -> None:
         """Start a pass; one that is begun again replaces its first try."""
@@ -115,6 +119,8 @@ class Side:
         if not self.records:
             self.end_ids = await end_token_ids(self._client, self.server.model)
         self._new_log_text()
+        if self._cache is not None and not self._cache.hits:
+            await self._cache.fill(self._sent_prompts(), self._load.depth, self._first_token)
         self.records.append(PassRecord(index, await settled_scrape(self._client)))
 
     async def shoot(self, cell: int) -> Burst:
@@ -155,7 +161,14 @@ class Side:
         hits = delta.total(CACHE_HITS)
         if self._load.prefix_cache == "cold" and hits:
             return _warm_cache(hits)
-        return None
+        return None if hits is None else self._cold_cache(record, hits)
+
+    def _cold_cache(self, record: PassRecord, hits: float) -> str | None:
+        """Say that a cache which was filled for this load did not serve a pass."""
+        if self._cache is None or any(burst.spoiled for burst in record.bursts.values()):
+            return None
+        sent = [request for burst in record.bursts.values() for request in burst.requests]
+        return went_cold(hits, sum(self._cache.hits[request.prompt_name] for request in sent))
 
     def kept(self, indexes: Sequence[int]) -> list[PassRecord]:
         """Return the passes with these indexes."""
@@ -247,12 +260,25 @@ class Side:
         return replace(request, valid=False, reason=fault.reason, error=fault.text)
 
     def _requests(self, cell: int) -> list[GenerationRequest]:
-        concurrency = self._load.concurrency
-        prompts = [self._prompts[cell]] if concurrency == 1 else self._prompts[:concurrency]
+        alone = self._load.concurrency == 1
+        prompts = [self._prompts[cell]] if alone else self._sent_prompts()
         return [self._request(prompt) for prompt in prompts]
 
+    def _sent_prompts(self) -> Sequence[Prompt]:
+        """Return the prompts that a pass sends: all of them for one stream, one per request of a burst."""
+        return self._prompts if self._load.concurrency == 1 else self._prompts[: self._load.concurrency]
+
+    async def _first_token(self, prompt: Prompt) -> RequestResult:
+        """Send a prompt for as short an answer as there is."""
+        request = self._request(prompt)
+        body = {**request.body, "max_tokens": 1}
+        short = replace(request, body=body, expected_tokens=1 if request.expected_tokens else None)
+        return await stream_request(self._client, short, timeouts=self._timeouts, clock=self._clock)
+
     def _request(self, prompt: Prompt) -> GenerationRequest:
-        salt = uuid.uuid4().hex if self._load.prefix_cache == "cold" else None
+        salt = uuid.uuid4().hex if self._load.prefix_cache == "cold" else self._salt
+        if is_numbered(self._load):
+            prompt = numbered(prompt, uuid.uuid4().int)
         body = request_body(self._load, prompt, model=self.server.model, salt=salt)
         return GenerationRequest(
             self._load.endpoint,

@@ -197,7 +197,9 @@ def test_how_many_servers_may_be_up_is_two_or_what_the_file_says() -> None:
             (
                 "workloads.w.prompt_token: is not a known key; did you mean prompt_tokens? valid "
                 "keys are prompt_tokens, "
-                "output_tokens, depth, concurrency, request_rate, requests, dataset, seed, messages, "
+                "output_tokens, depth, system_prompt, ignore_eos, concurrency, request_rate, requests, "
+                "dataset, "
+                "seed, messages, "
                 "tools, endpoint, thinking, "
                 "sampling, body, prefix_cache, queueing"
             ),

@@ -22,7 +22,7 @@ from pytest_sparkperf.core.metrics import METRICS
 
 VALID = (
     "valid keywords are target, k, args, env, model, image, executable, workload, "
-    "prompt_tokens, output_tokens, depth, "
+    "prompt_tokens, output_tokens, depth, system_prompt, ignore_eos, "
     "concurrency, request_rate, requests, dataset, seed, messages, tools, endpoint, thinking, "
     "sampling, body, prefix_cache, "
     "queueing, min_decode, min_output_throughput, min_prefill, min_request_throughput, "
@@ -376,8 +376,12 @@ def test_marks_of_class_function_and_parameter_merge_as_reported() -> None:
             "min_decode needs output_tokens of 2 or more: one token has no decode rate",
         ),
         (
-            {"prefix_cache": "warm"},
-            "prefix_cache='warm' is not yet available (it comes with the feature 'Workloads')",
+            {"endpoint": "completions", "system_prompt": "Be brief."},
+            "system_prompt needs endpoint='chat': completions send the prompt as it is",
+        ),
+        (
+            {"dataset": "own.jsonl", "depth": 100},
+            "depth does not go with a file, whose prompts may have turns of their own; leave it out",
         ),
     ],
 )
@@ -388,7 +392,6 @@ def test_what_is_wrong_with_a_keyword(keywords: dict[str, Any], text: str) -> No
 @pytest.mark.parametrize(
     ("keywords", "feature"),
     [
-        ({"depth": 8192}, "Workloads"),
         ({"request_rate": float("inf")}, "Workloads"),
         ({"requests": 100}, "Workloads"),
         ({"messages": "m.json"}, "MTP"),

@@ -22,6 +22,7 @@ from pytest_sparkperf.core.workload import (
     fit_prompts,
     request_body,
     salted,
+    token_fields,
     trimmed,
     workload_digest,
 )
@@ -225,3 +226,52 @@ def test_the_digest_is_the_same_in_another_process() -> None:
 def test_the_default_workload_has_not_changed(concurrency: int, digest: str) -> None:
     # A new digest parts every recorded baseline from new measurements: change it on purpose only.
     assert workload_digest(Load(concurrency=concurrency), shipped_prompts(concurrency)) == digest
+
+
+def test_a_system_prompt_and_earlier_turns_come_first() -> None:
+    prompt = replace(HELLO, history=(("user", "Hi."), ("assistant", "Yes?")))
+    body = request_body(Load(system_prompt="Be brief."), prompt, model="tiny", salt=None)
+    completion = request_body(Load(endpoint="completions"), prompt, model="tiny", salt=None)
+
+    assert [(message["role"], message["content"]) for message in body["messages"]] == [
+        ("system", "Be brief."),
+        ("user", "Hi."),
+        ("assistant", "Yes?"),
+        ("user", "Say hello."),
+    ]
+    assert completion["prompt"] == "Hi.\n\nYes?\n\nSay hello."
+
+
+def test_an_answer_may_end_by_itself_or_have_the_length_of_its_dataset() -> None:
+    prompt = replace(HELLO, output_tokens=17)
+    natural = body_of(Load(ignore_eos=False, output_tokens=64))
+    own = request_body(Load(own_lengths=True), prompt, model="tiny", salt=None)
+    fixed = request_body(Load(), prompt, model="tiny", salt=None)
+
+    assert (natural["ignore_eos"], natural["max_tokens"]) == (False, 64)
+    assert [body["max_tokens"] for body in (own, fixed)] == [17, 256]
+    assert request_body(Load(own_lengths=True), HELLO, model="tiny", salt=None)["max_tokens"] == 256
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Load(prompt_tokens=512),
+        Load(depth=512),
+        Load(dataset="random", prompt_tokens=512),
+        Load(dataset="random", prompt_tokens=512, seed=1),
+        Load(ignore_eos=False),
+        Load(system_prompt="Be brief."),
+        Load(own_lengths=True),
+    ],
+)
+def test_whatever_changes_the_work_changes_its_digest(other: Load) -> None:
+    others = (Load(), Load(dataset="random", prompt_tokens=512)) if other.seed else (Load(),)
+
+    assert workload_digest(other, [HELLO]) not in {workload_digest(one, [HELLO]) for one in others}
+
+
+def test_tokens_are_counted_of_what_makes_the_prompt() -> None:
+    body = request_body(Load(body=FrozenMap({"tools": [], "top_k": 5})), HELLO, model="tiny", salt="x")
+
+    assert sorted(token_fields(body)) == ["chat_template_kwargs", "messages", "model", "tools"]
