@@ -25,12 +25,14 @@ from pytest_sparkperf.core.errors import ConfigError, ServerError
 from pytest_sparkperf.core.frozen import EMPTY, FrozenMap
 from pytest_sparkperf.core.recipe import Rendered, for_variant, render_recipe
 from pytest_sparkperf.core.serve_words import changed
-from pytest_sparkperf.core.variant import Variant, serve_arguments
+from pytest_sparkperf.core.variant import SECRET_OPTIONS, Variant, serve_arguments
 
 STOP_TIMEOUT_S = 15.0
 _PACKAGE_ROOT = Path(__file__).parents[2]
 # vLLM's own limit for its engine's start: a first start with empty compile caches takes longer.
 _ENGINE_READY_S = 600
+# The variables in which vLLM reads its secret options.
+_SECRET_VARIABLES = {"api-key": "VLLM_API_KEY", "hf-token": "HF_TOKEN"}
 # In its container a server must listen on the address that docker publishes.
 _ANYWHERE = "0.0.0.0"  # noqa: S104 -- published on loopback only
 
@@ -40,7 +42,8 @@ class Launch:
     """Everything that starts one server and ends it.
 
     ``shows_port`` says whether the port is held by a process below ours, so that it can be checked. ``facts``
-    are what the launch knows of the server; ``notes`` what a person should know.
+    are what the launch knows of the server; ``notes`` what a person should know. ``api_key`` is the one that
+    a recipe names.
     """
 
     argv: tuple[str, ...]
@@ -57,6 +60,7 @@ class Launch:
     shows_port: bool = True
     facts: Mapping[str, Any] = EMPTY
     notes: tuple[str, ...] = ()
+    api_key: str | None = field(default=None, repr=False)
 
 
 def plan_launch(variant: Variant, *, progress: Callable[[str], None] = lambda _: None) -> Launch:
@@ -170,9 +174,11 @@ def _defaults(variant: Variant) -> dict[str, str]:
 
 def _secrets(variant: Variant) -> dict[str, str]:
     """Return the secrets among the options as variables: a command line shows in every list of processes."""
-    names = {"api-key": "VLLM_API_KEY", "hf-token": "HF_TOKEN"}
-    given = {name: variant.args[name] for name in names if variant.args.get(name)}
-    return {names[name]: str(value if isinstance(value, str) else value[0]) for name, value in given.items()}
+    given = {name: variant.args[name] for name in _SECRET_VARIABLES if variant.args.get(name)}
+    return {
+        _SECRET_VARIABLES[name]: str(value if isinstance(value, str) else value[0])
+        for name, value in given.items()
+    }
 
 
 def _local_launch(
@@ -217,21 +223,31 @@ def _recipe_launch(variant: Variant, port: int, progress: Callable[[str], None])
     image = variant.image or rendered.container
     more: dict[str, Any] = {"notes": rendered.notes, "served_name": rendered.served.served_name}
     facts = {} if rendered.revision is None else {"model_revision": rendered.revision}
+    own = recipe_secrets(rendered)
+    more["api_key"] = own.get("VLLM_API_KEY")
     local = variant.executable is not None or image is None
     words = _recipe_words(variant, rendered, LOOPBACK if local else _ANYWHERE, port)
     if not local:
         assert image is not None
-        return _contained(variant, image, words, port, progress, env=rendered.env, facts=facts, **more)
+        env = {**rendered.env, **own}
+        return _contained(variant, image, words, port, progress, env=env, facts=facts, **more)
     if rendered.shell is None:
         words = (find_executable(variant), *words[1:])
-    env = {**environment(variant), **rendered.env, **_secrets(variant)}
+    env = {**environment(variant), **rendered.env, **own, **_secrets(variant)}
     return _local_launch(variant, words, env, port, facts=facts, **more)
+
+
+def recipe_secrets(rendered: Rendered) -> dict[str, str]:
+    """Return the secrets among a recipe's own options, as variables."""
+    given = {name: rendered.served.values(name) for name in _SECRET_VARIABLES} if not rendered.shell else {}
+    return {_SECRET_VARIABLES[name]: values[0] for name, values in given.items() if values}
 
 
 def _recipe_words(variant: Variant, rendered: Rendered, host: str, port: int) -> tuple[str, ...]:
     """Return the recipe's command on our address; one for a shell must take the port from a placeholder."""
     if rendered.shell is None:
-        return changed(rendered.served, {"host": host, "port": port}, None).words
+        hidden: dict[str, Any] = dict.fromkeys(SECRET_OPTIONS)
+        return changed(rendered.served, {**hidden, "host": host, "port": port}, None).words
     overrides = {**variant.overrides, "host": host, "port": port}
     again = render_variant_recipe(replace(variant, overrides=FrozenMap(overrides)))
     if again.served.values("port") != (str(port),):

@@ -19,8 +19,9 @@ from pytest_sparkperf.adapters.proctable import (
     read_process,
     read_table,
 )
-from pytest_sparkperf.adapters.supervisor import run_commands
+from pytest_sparkperf.adapters.supervisor import run_commands, scrub
 from pytest_sparkperf.core.errors import ServerError
+from pytest_sparkperf.core.secrets import secret_values
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -51,6 +52,7 @@ class Leftover:
     before: tuple[tuple[str, ...], ...] = ()
     after: tuple[tuple[str, ...], ...] = ()
     cwd: str = "/"
+    log_path: str = os.devnull
 
     def processes(self) -> list[ProcessEntry]:
         """Return those that still run, and whatever is below them."""
@@ -72,6 +74,7 @@ class Leftover:
         failed += run_commands([list(argv) for argv in self.after], spec)
         ended = Ended(tuple(left), tuple(failed))
         if not ended:
+            scrub(Path(self.log_path), secret_values(os.environ))
             self.path.unlink(missing_ok=True)
         return ended
 
@@ -115,7 +118,8 @@ def _leftover(path: Path, record: Mapping[str, Any]) -> Leftover:
     before, after = (
         tuple(tuple(argv) for argv in record.get(key, ())) for key in ("stop_commands", "cleanup_commands")
     )
-    return Leftover(path, record["name"], record["nonce"], recorded, before, after, record.get("cwd", "/"))
+    cwd, log = record.get("cwd", "/"), record.get("log_path", os.devnull)
+    return Leftover(path, record["name"], record["nonce"], recorded, before, after, cwd, log)
 
 
 def _lives(pair: Any) -> bool:

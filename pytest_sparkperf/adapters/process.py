@@ -80,7 +80,7 @@ class SupervisedProcess:
         # end, as a CI job does, must not wait for a server.
         with spec.log_path.open("wb") as log:
             watcher = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", START, str(Path(__file__).parent)],
+                [sys.executable, "-I", "-S", "-c", START, str(Path(__file__).parents[1])],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -109,6 +109,7 @@ class SupervisedProcess:
             "cleanup_commands": spec.cleanup_commands,
             "stays": spec.stays,
             "memory_floor": spec.memory_floor,
+            "secrets": self.secrets,
         }
         assert self._watcher.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # its death is noticed below

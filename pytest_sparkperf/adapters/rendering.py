@@ -5,16 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pytest_sparkperf.adapters.docker import place_for
-from pytest_sparkperf.adapters.launch import container_environment, environment, render_variant_recipe
+from pytest_sparkperf.adapters.launch import (
+    container_environment,
+    environment,
+    recipe_secrets,
+    render_variant_recipe,
+)
 from pytest_sparkperf.adapters.ports import LOOPBACK
 from pytest_sparkperf.core.command_words import fill
 from pytest_sparkperf.core.container import Container, run_command_line
 from pytest_sparkperf.core.frozen import EMPTY
 from pytest_sparkperf.core.secrets import secret_values
 from pytest_sparkperf.core.serve_words import ServeWords, changed, redacted
-from pytest_sparkperf.core.variant import Variant, serve_arguments
+from pytest_sparkperf.core.variant import SECRET_OPTIONS, Variant, serve_arguments
 
 # Chosen anew for each start.
 _PORT, _NONCE, _OWNER = "PORT", "NONCE", "OWNER"
@@ -52,16 +58,18 @@ def _recipe(variant: Variant, port: str, environ: Mapping[str, str]) -> Rendered
     found = render_variant_recipe(variant, environ)
     image = None if variant.executable else variant.image or found.container
     host = LOOPBACK if image is None else _ANYWHERE
+    env = {**found.env, **recipe_secrets(found)}
     words = ("bash", "-c", found.shell) if found.shell else _addressed(found.served, host, port)
     if image is not None:
-        return _contained(variant, image, words, port, found.env, environ, found.notes)
+        return _contained(variant, image, words, port, env, environ, found.notes)
     if variant.executable and not found.shell:
         words = (variant.executable, *words[1:])
-    return _rendered(variant, words, {**found.env, **variant.env}, environ, notes=found.notes)
+    return _rendered(variant, words, {**env, **variant.env}, environ, notes=found.notes)
 
 
 def _addressed(served: ServeWords, host: str, port: str) -> tuple[str, ...]:
-    return changed(served, {"host": host, "port": port}, None).words
+    hidden: dict[str, Any] = dict.fromkeys(SECRET_OPTIONS)
+    return changed(served, {**hidden, "host": host, "port": port}, None).words
 
 
 def _contained(

@@ -21,6 +21,7 @@ from pytest_sparkperf.adapters.process import ProcessSpec, SupervisedProcess
 from pytest_sparkperf.adapters.readiness import PROGRESS_S, Startup, Surroundings, log_excerpt
 from pytest_sparkperf.core.errors import ServerError
 from pytest_sparkperf.core.exposition import Scrape, parse_exposition
+from pytest_sparkperf.core.secrets import redact
 from pytest_sparkperf.core.serverlog import parse_log
 from pytest_sparkperf.core.targets import SILENCE_TIMEOUT_S
 from pytest_sparkperf.core.variant import Variant
@@ -64,7 +65,9 @@ class Server:
     @property
     def log(self) -> str | None:
         """The text of the log so far (its last 4 MiB); None for an attached server."""
-        return None if self.process is None else read_end(self.process.log_path)
+        if self.process is None:
+            return None
+        return redact(read_end(self.process.log_path), self.process.secrets)
 
     def metrics(self) -> Scrape:
         """Scrape ``/metrics``; raises ServerError when the server does not give them."""
@@ -101,6 +104,7 @@ def start_server(
     """
     key = api_key(variant)
     launch = plan_launch(variant, progress=outside.progress)
+    key = key or launch.api_key
     for note in launch.notes:
         outside.progress(f"server {variant.describe()!r}: {note}")
     process = SupervisedProcess.start(_spec(launch, log_dir, variant, memory_floor))

@@ -1,11 +1,11 @@
 """Runs one server as its own small process and ends everything the server ever started, whatever happens.
 
-Started without site-packages (see :data:`START`), so it and :mod:`proctable` may import the standard library
-only. One JSON line on
-stdin says what to run (:data:`Spec`); JSON lines on stdout report ``{"pid", "start"}``, ``{"error"}``,
-``{"exit"}``, ``{"memory"}`` and at last ``{"left": [pids], "failed": [commands]}``. The end comes when stdin
-closes (asked, or the parent is gone), the parent changes, a signal asks for it, the server exits by itself,
-or memory runs out before a line on stdin says that the server is ready.
+Started without site-packages (see :data:`START`), so it and what it imports of the package may import the
+standard library only. One JSON line on stdin says what to run (:data:`Spec`); JSON lines on stdout report
+``{"pid", "start"}``, ``{"error"}``, ``{"exit"}``, ``{"memory"}`` and at last ``{"left": [pids], "failed":
+[commands]}``. The end comes when stdin closes (asked, or the parent is gone), the parent changes, a signal
+asks for it, the server exits by itself, or memory runs out before a line on stdin says that the server is
+ready.
 
 Why not a process group: engines change their session, daemons fork twice, and both leave the group. As child
 subreaper this process becomes the parent of every orphan below it, so the tree under it is complete.
@@ -22,9 +22,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ..core.secrets import redact
 from .proctable import (
     NONCE_VARIABLE,
     UNSEEN,
@@ -38,13 +40,14 @@ from .proctable import (
 
 # argv, env (complete), cwd, log_path, stop_timeout_s, record_path, nonce, parent_pid; and, where given:
 # stop_commands run before the processes are ended, cleanup_commands after that; stays: an exit with status 0
-# is not the end of the server; memory_floor: bytes of MemAvailable below which a start is ended.
+# is not the end of the server; memory_floor: bytes of MemAvailable below which a start is ended; secrets:
+# texts that the log must not keep.
 Spec = dict[str, Any]
 
-# The package by itself would bring pytest; here it is a folder with these two modules.
+# The package by itself would bring pytest; here it is a folder of modules.
 START = (
-    "import sys, types; package = types.ModuleType('adapters'); package.__path__ = [sys.argv.pop(1)]; "
-    "sys.modules['adapters'] = package; from adapters.supervisor import main; main()"
+    "import sys, types; package = types.ModuleType('alone'); package.__path__ = [sys.argv.pop(1)]; "
+    "sys.modules['alone'] = package; from alone.adapters.supervisor import main; main()"
 )
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -91,6 +94,20 @@ def run_commands(commands: list[list[str]], spec: Spec) -> list[str]:
     return failed
 
 
+def scrub(path: Path, secrets: Sequence[str]) -> None:
+    """Hide secrets in the log of a server that has ended; whole or not at all."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        with (
+            path.open(encoding="utf-8", errors="surrogateescape", newline="") as log,
+            draft.open("w", encoding="utf-8", errors="surrogateescape", newline="") as clean,
+        ):
+            clean.writelines(redact(line, secrets) for line in log)
+        draft.replace(path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+
+
 def write_record(path: Path, record: dict[str, Any]) -> None:
     """Write the record whole or not at all."""
     draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
@@ -133,6 +150,8 @@ class Supervisor:
         failed = self._run_commands("stop_commands")
         left = end_processes(self._find, timeout_s, self._strike)
         failed += self._run_commands("cleanup_commands")
+        if not left:
+            scrub(Path(self._spec["log_path"]), self._spec.get("secrets") or [])
         _report({"left": left, "failed": failed})
         if left or failed:
             return 1

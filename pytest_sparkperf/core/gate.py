@@ -88,7 +88,7 @@ class GateSpec:
 
     target: str | None = None
     k: int | None = None
-    args: FrozenMap = EMPTY
+    args: FrozenMap = field(default=EMPTY, repr=False)
     env: FrozenMap = field(default=EMPTY, repr=False)
     model: str | None = None
     image: str | None = None

@@ -1,4 +1,4 @@
-"""Which values are secret, and texts without them."""
+"""Which values are secret, and texts without them; the standard library only, for the supervisor."""
 
 from __future__ import annotations
 
@@ -10,6 +10,22 @@ _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH", re.IGNORECA
 # Shorter values are words like "1" or "auto", and hiding them would tear holes into every text.
 _SHORTEST = 6
 _PUBLIC = re.compile(r"(?:true|false|auto|none|\d+)", re.IGNORECASE)
+
+
+# Where servers and shells print secrets that nobody told us of: options, settings as Python or JSON shows
+# them (a list, a text; not None), variables, the header.
+_OPTION, _SETTING = "(?:api-key|hf-token)", "(?:api[_-]key|hf[_-]token)"
+_SHOWN = r"""(?:\[[^\]]*\]|'[^']*'|"[^"]*")"""
+_PLACES = tuple(
+    re.compile(rf"(?P<place>{before}){value}")
+    for before, value in (
+        (rf"""--{_OPTION}(?:[= ]|', '|", ")""", r"""(?!\*)[^\s'",]+"""),
+        (rf"""['"]{_SETTING}['"]: ?""", _SHOWN),
+        (rf"\b{_SETTING}=", _SHOWN),
+        (r"\b[A-Z][A-Z0-9_]*_(?:TOKEN|KEY|SECRET|PASSWORD)=", r"""[^\s'"]+"""),
+        (r"\bBearer ", r"""[^\s'"]+"""),
+    )
+)
 
 
 def is_secret_name(name: str) -> bool:
@@ -25,7 +41,9 @@ def secret_values(env: Mapping[str, str], also: Iterable[str | None] = ()) -> tu
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:
-    """Return the text with every secret hidden."""
+    """Return the text with every secret hidden: the known ones, and what stands where secrets do."""
     for secret in secrets:
         text = text.replace(secret, HIDDEN)
+    for place in _PLACES:
+        text = place.sub(rf"\g<place>{HIDDEN}", text)
     return text

@@ -63,7 +63,7 @@ class Target:
     launch: Launch
     executable: str | None = None
     model: str | None = None
-    args: FrozenMap = EMPTY
+    args: FrozenMap = field(default=EMPTY, repr=False)
     env: FrozenMap = field(default=EMPTY, repr=False)
     speculative: FrozenMap = EMPTY
     k: int | None = None

@@ -51,7 +51,7 @@ class Variant:
     model: str | None = None
     served_name: str | None = None
     k: int | None = None
-    args: FrozenMap = EMPTY
+    args: FrozenMap = field(default=EMPTY, repr=False)
     speculative: FrozenMap = EMPTY
     env: FrozenMap = field(default=EMPTY, repr=False)
     executable: str | None = None

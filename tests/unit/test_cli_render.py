@@ -110,11 +110,11 @@ def test_a_recipe_s_file_is_shown_with_its_notes(capsys: pytest.CaptureFixture[s
     assert out.endswith(
         "  --entrypoint vllm vllm:1 serve acme/m \\\n"
         "  --max-model-len 128 \\\n"
-        "  --api-key '***' \\\n"
         '  --speculative-config \'{"method":"mtp","num_speculative_tokens":2}\' \\\n'
         "  --host 0.0.0.0 \\\n"
         "  --port PORT\n"
-        "# variables set: HF_TOKEN, PYTHONUNBUFFERED, VLLM_ENGINE_READY_TIMEOUT_S, VLLM_LOGGING_COLOR\n"
+        "# variables set: HF_TOKEN, PYTHONUNBUFFERED, VLLM_API_KEY, VLLM_ENGINE_READY_TIMEOUT_S, "
+        "VLLM_LOGGING_COLOR\n"
         "# note: mods are not applied: the image must hold them already (mods/x)\n"
     )
 
