@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_sparkperf.core.dataset import is_file
+from pytest_sparkperf.core.dataset import names_file
 from pytest_sparkperf.core.errors import ConfigError
 from pytest_sparkperf.core.gate import GateSpec, Workloads, merge_marks, parse_mark
 from pytest_sparkperf.core.kinds import shortened
@@ -88,10 +88,10 @@ def is_gate(item: pytest.Item) -> bool:
 
 def rooted(keywords: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Return keywords whose files are taken from a folder, as a test beside them names them."""
-    dataset = keywords.get("dataset")
-    if isinstance(dataset, str) and is_file(dataset):
-        return {**keywords, "dataset": str(folder / Path(dataset).expanduser())}
-    return dict(keywords)
+    return {
+        name: str(folder / Path(value).expanduser()) if names_file(name, value) else value
+        for name, value in keywords.items()
+    }
 
 
 def read_mark(item: pytest.Item, workloads: Workloads) -> GateSpec:

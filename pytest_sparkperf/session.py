@@ -262,7 +262,7 @@ class Run:
 
 
 def _check_dataset(load: Load) -> None:
-    if load.dataset is not None and is_file(load.dataset):
+    if load.messages or load.tools or (load.dataset is not None and is_file(load.dataset)):
         from pytest_sparkperf.experiment.prompts import check_dataset
 
         check_dataset(load)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_sparkperf.adapters.strict_yaml import Document, YamlError, load_yaml
-from pytest_sparkperf.core.dataset import is_file
+from pytest_sparkperf.core.dataset import names_file
 from pytest_sparkperf.core.document import document_faults, parse_config
 from pytest_sparkperf.core.errors import ConfigError
 from pytest_sparkperf.core.faults import Fault
@@ -85,10 +85,9 @@ def _line(document: Document, fault: Fault) -> int:
 
 
 def _rooted_load(keys: FrozenMap, folder: Path) -> FrozenMap:
-    dataset = keys.get("dataset")
-    if isinstance(dataset, str) and is_file(dataset):
-        return FrozenMap({**keys, "dataset": _under(dataset, folder)})
-    return keys
+    return FrozenMap(
+        {name: _under(value, folder) if names_file(name, value) else value for name, value in keys.items()}
+    )
 
 
 def _rooted(target: Target, folder: Path) -> Target:

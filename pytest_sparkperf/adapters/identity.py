@@ -7,6 +7,7 @@ from typing import Any
 
 from pytest_sparkperf.adapters.http import httpx
 from pytest_sparkperf.adapters.pages import Page, fetch
+from pytest_sparkperf.core.cachefacts import cache_facts
 from pytest_sparkperf.core.exposition import parse_exposition
 
 _PER_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
@@ -33,12 +34,15 @@ def read_facts(client: httpx.Client, model: Mapping[str, Any]) -> dict[str, Any]
     found |= {"model": model["id"], "max_model_len": model.get("max_model_len"), "version": version}
     facts = {name: value for name, value in found.items() if value is not None}
     simulated = str(version).endswith(_SIMULATED_VERSION) or model.get("owned_by") == _SIMULATED_OWNER
-    facts |= {"k": _draft_tokens(client, info), "simulated": simulated}
+    metrics = fetch(client, "/metrics").text
+    sizes = cache_facts(parse_exposition(metrics)).size_tokens
+    facts |= {"k": _draft_tokens(metrics, info), "simulated": simulated}
+    facts |= {"kv_cache_tokens": sizes} if sizes else {}
     told = {name: info.get("system_env", name) for name in _SIMULATED_FACTS} if simulated else {}
     return facts | {name: one for name, one in told.items() if isinstance(one, int | float) and one > 0}
 
 
-def _draft_tokens(client: httpx.Client, info: Page) -> int | None:
+def _draft_tokens(metrics: str, info: Page) -> int | None:
     config = info.get("vllm_config")
     if isinstance(config, dict) and "speculative_config" in config:
         number = info.get("vllm_config", "speculative_config", "num_speculative_tokens")
@@ -46,7 +50,7 @@ def _draft_tokens(client: httpx.Client, info: Page) -> int | None:
             return 0
         if isinstance(number, int):
             return number
-    return draft_tokens_of(fetch(client, "/metrics").text)
+    return draft_tokens_of(metrics)
 
 
 def draft_tokens_of(exposition: str) -> int | None:

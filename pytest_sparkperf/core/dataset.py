@@ -56,6 +56,13 @@ def is_file(dataset: str) -> bool:
     return dataset.endswith(FILE_ENDINGS)
 
 
+def names_file(word: str, value: object) -> bool:
+    """Tell whether the value of a load's keyword is the path of a file."""
+    if not isinstance(value, str):
+        return False
+    return word in ("messages", "tools") or (word == "dataset" and is_file(value))
+
+
 def parse_dataset(text: str, name: str) -> Dataset:
     """Read the text of a file called ``name``; raises ConfigError, ``name:12: ...``, for the first fault."""
     try:

@@ -98,6 +98,7 @@ class GateSpec:
     against: FrozenMap | None = None
     comparisons: tuple[Comparison, ...] = ()
     same_output: bool = False
+    max_kv_loss: float | None = None
     expect: FrozenMap = EMPTY
     max_error_rate: float = 0.0
     max_rounds: int = 12
@@ -129,7 +130,8 @@ class GateSpec:
         for name in ("args", "env"):
             if name in changes:
                 changes[name] = FrozenMap(changes[name])
-        return replace(self, **changes, against=None, comparisons=(), same_output=False, limits=())
+        alone = replace(self, against=None, comparisons=(), same_output=False, max_kv_loss=None, limits=())
+        return replace(alone, **changes)
 
 
 class MarkError(ConfigError):
@@ -185,6 +187,7 @@ def _spec(given: Mapping[str, Any]) -> GateSpec:
         against=_against(given.get("against")),
         comparisons=tuple(_comparisons(given)),
         same_output=given.get("same_output", False),
+        max_kv_loss=given.get("max_kv_loss"),
         expect=FrozenMap(given.get("expect")),
         max_error_rate=float(given.get("max_error_rate", 0)),
     )

@@ -24,7 +24,7 @@ from pytest_sparkperf.core.kinds import (
 
 Group = Literal["variant", "load", "limits", "comparison", "server facts", "budget"]
 
-MTP, WORKLOADS = "MTP", "Workloads"
+WORKLOADS = "Workloads"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +101,8 @@ _LOAD = (
     Keyword("requests", "load", COUNT, "a number of requests", "100", feature=WORKLOADS),
     Keyword("dataset", "load", TEXT, "where the prompts come from", "'random'"),
     Keyword("seed", "load", COUNT_OR_ZERO, "a number that other prompts follow from", "1"),
-    Keyword("messages", "load", TEXT, "a file", "'messages.json'", feature=MTP),
-    Keyword("tools", "load", TEXT, "a file", "'tools.json'", feature=MTP),
+    Keyword("messages", "load", TEXT, "a JSON file", "'messages.json'"),
+    Keyword("tools", "load", TEXT, "a JSON file", "'tools.json'"),
     Keyword("endpoint", "load", one_of("chat", "completions"), "the API to use", "'chat'"),
     Keyword("thinking", "load", _SWITCH, "whether the model may think", "True"),
     Keyword("sampling", "load", _SAMPLING, "how tokens are chosen", '{"temperature": 0.6}'),
@@ -154,7 +154,7 @@ _COMPARISON = (
     Keyword("max_slowdown", "comparison", _SLOWDOWN, "the share that may be lost", "0.05"),
     Keyword("min_speedup", "comparison", _SPEEDUP, "the least factor", "1.25"),
     Keyword("same_output", "comparison", _SWITCH, "whether outputs must be equal", "True"),
-    Keyword("max_kv_loss", "comparison", SHARE, "the share that may be lost", "0.2", feature=MTP),
+    Keyword("max_kv_loss", "comparison", SHARE, "the share that may be lost", "0.2"),
 )
 
 _REST = (

@@ -21,16 +21,18 @@ class Load:
     """The load of one gate.
 
     ``dataset`` None stands for the shipped prompts, which are of about 1,000 tokens where ``prompt_tokens``
-    is None; ``seed`` decides which prompts a dataset gives; with
-    ``own_lengths`` an answer is as long as its prompt's dataset says, and ``output_tokens`` where it does
-    not; without ``ignore_eos`` it ends where the model ends it, there at the latest; ``depth`` tokens stand
-    before each prompt as an earlier turn; ``sampling`` is ``"greedy"``
+    is None; ``messages`` and ``tools`` are files of the user's own; ``seed`` decides which prompts a dataset
+    gives; with ``own_lengths`` an answer is as long as its prompt's dataset says, and ``output_tokens`` where
+    it does not; without ``ignore_eos`` it ends where the model ends it, there at the latest; ``depth`` tokens
+    stand before each prompt as an earlier turn; ``sampling`` is ``"greedy"``
     (temperature 0), ``"server"`` (whatever the server defaults to) or the request's own sampling fields;
     ``body`` holds further request fields; ``queueing`` allows more concurrent requests than the server runs.
     """
 
     endpoint: Endpoint = "chat"
     dataset: str | None = None
+    messages: str | None = None
+    tools: str | None = None
     seed: int = 0
     prompt_tokens: int | None = None
     depth: int = 0

@@ -60,6 +60,12 @@ def _endpoint_faults(given: Mapping[str, Any]) -> Iterator[str]:
         yield "thinking=True needs endpoint='chat': completions send the prompt as it is"
     if given.get("endpoint") == "completions" and "system_prompt" in given:
         yield "system_prompt needs endpoint='chat': completions send the prompt as it is"
+    for name in ("messages", "tools"):
+        if name in given and given.get("endpoint") == "completions":
+            yield f"{name} need endpoint='chat': completions send one text"
+    for name in ("dataset", "prompt_tokens", "depth", "system_prompt"):
+        if "messages" in given and name in given:
+            yield f"messages and {name} both say what is sent; keep one of them"
 
 
 def _dataset_faults(given: Mapping[str, Any]) -> Iterator[str]:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_sparkperf.core.errors import ConfigError
 from pytest_sparkperf.core.frozen import FrozenMap, thaw
 from pytest_sparkperf.core.load import Endpoint
+from pytest_sparkperf.core.own_files import OwnFiles
 from pytest_sparkperf.core.prompts import shipped_prompts
 from pytest_sparkperf.core.workload import GREEDY
 
@@ -78,31 +78,8 @@ def user_message(text: str, **fields: Any) -> FrozenMap:
     return FrozenMap({"messages": [{"role": "user", "content": text}], **fields})
 
 
-def own_questions(
-    messages: Any, tools: Any = None, *, max_tokens: int = OUTPUT_TOKENS
-) -> tuple[Question, ...]:
-    """Return questions from the user's own files: a conversation or a list of them, and tools for all.
-
-    Messages are passed on as they are, images too. Raises ConfigError for another shape.
-    """
-    conversations = messages if _is_list(messages, list) else [messages]
-    for at, conversation in enumerate(conversations):
-        if not conversation or not _is_list(conversation, dict):
-            raise ConfigError(
-                f"messages: conversation {at} is {str(conversation)[:60]!r}; give a list of messages such as "
-                '[{"role": "user", "content": "..."}], or a list of such lists'
-            )
-    if tools is not None and not _is_list(tools, dict):
-        raise ConfigError(
-            f"tools: {str(tools)[:60]!r} is no list of tools; give the list that goes into a request, such "
-            'as [{"type": "function", "function": {"name": "...", "parameters": {}}}]'
-        )
-    extra = {"tools": tools} if tools else {}
+def own_questions(files: OwnFiles, *, max_tokens: int = OUTPUT_TOKENS) -> tuple[Question, ...]:
+    """Return the user's own conversations as questions, each with the user's tools."""
     return tuple(
-        Question(f"messages-{at}", FrozenMap({"messages": conversation, **extra}), max_tokens=max_tokens)
-        for at, conversation in enumerate(conversations)
+        Question(f"messages-{at}", fields, max_tokens=max_tokens) for at, fields in enumerate(files.requests)
     )
-
-
-def _is_list(value: Any, kind: type) -> bool:
-    return isinstance(value, list) and all(isinstance(item, kind) for item in value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pytest_sparkperf.core.errors import ConfigError
@@ -66,9 +66,31 @@ def check_facts_of(spec: GateSpec, variant: Variant) -> None:
 
 def fact_verdicts(spec: GateSpec, result: Result) -> Iterator[Verdict]:
     """Yield the verdicts on what is read once: memory, and the KV cache of the smallest engine in tokens."""
-    engines: Sequence[int] = result.server.get("kv_cache_tokens") or ()
-    known = {"memory_gib": result.memory_gib, "kv_cache_tokens": min(engines, default=None)}
+    known = {"memory_gib": result.memory_gib, "kv_cache_tokens": kv_cache_tokens(result)}
+    if spec.max_kv_loss is not None:
+        yield _kv_verdict(spec.max_kv_loss, result)
     for limit in spec.limits:
         if limit.metric in UNSAMPLED and limit.metric in known:
             value = known[limit.metric]
             yield judge_fact(limit.gate, value, limit.bound, higher_is_better=limit.is_floor)
+
+
+def kv_cache_tokens(result: Result) -> int | None:
+    """Return the KV cache of the smallest engine, in tokens; None where the server does not tell."""
+    engines: Sequence[int] = result.server.get("kv_cache_tokens") or ()
+    return min(engines, default=None)
+
+
+def kv_loss(result: Result) -> float | None:
+    """Return the share of A's KV cache, in tokens, that B gives up; negative where B has more."""
+    before = None if result.against is None else kv_cache_tokens(result.against)
+    after = kv_cache_tokens(result)
+    return None if not before or after is None else 1 - after / before
+
+
+def _kv_verdict(limit: float, result: Result) -> Verdict:
+    verdict = judge_fact("max_kv_loss", kv_loss(result), limit, higher_is_better=False)
+    if verdict.estimate is None or result.against is None:
+        return verdict
+    sizes = f"KV cache {kv_cache_tokens(result.against):,} -> {kv_cache_tokens(result):,} tokens"
+    return replace(verdict, reason=sizes)

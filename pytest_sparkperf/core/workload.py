@@ -54,7 +54,7 @@ def request_body(load: Load, prompt: Prompt, *, model: str, salt: str | None) ->
         body["chat_template_kwargs"] = {"enable_thinking": load.thinking}
     else:
         body["prompt"] = "\n\n".join(text for _, text in turns)
-    body |= _sampling_fields(load)
+    body |= thaw(prompt.fields) | _sampling_fields(load)
     if salt is not None:
         body["cache_salt"] = salt
     extra = thaw(load.body)

@@ -7,10 +7,12 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from pytest_sparkperf.adapters.http import open_async_client
+from pytest_sparkperf.adapters.own_files import read_own_files
 from pytest_sparkperf.adapters.schema import schema_check
 from pytest_sparkperf.adapters.server import Server
 from pytest_sparkperf.core.equivalence_report import EquivalenceReport, report_lines
 from pytest_sparkperf.core.gate import GateSpec
+from pytest_sparkperf.core.question import own_questions
 from pytest_sparkperf.core.result import Result, Verdict
 from pytest_sparkperf.experiment.answers import OpenServer
 from pytest_sparkperf.experiment.equivalence import Asked, ask_both, default_plan
@@ -23,7 +25,8 @@ async def ask_servers(off: Server, on: Server, spec: GateSpec) -> Asked:
 
     Where lines are in doubt afterwards, a second start of ``off`` may clear them: see :func:`ask_again`.
     """
-    plan = default_plan(concurrency=spec.load.concurrency, check=schema_check())
+    own = own_questions(read_own_files(spec.load))
+    plan = default_plan(concurrency=spec.load.concurrency, own=own, check=schema_check())
     return await ask_both(plan, lambda: _opened(off), lambda: _opened(on))
 
 

@@ -9,11 +9,13 @@ from functools import partial
 from pathlib import Path
 
 from pytest_sparkperf.adapters.dataset_file import dataset_digest, read_dataset
+from pytest_sparkperf.adapters.own_files import read_own_files
 from pytest_sparkperf.adapters.server import Server
 from pytest_sparkperf.core.context import context_text, fit_context, is_numbered, numbered
 from pytest_sparkperf.core.dataset import Dataset, Row, is_file
 from pytest_sparkperf.core.errors import ConfigError
 from pytest_sparkperf.core.load import RANDOM, SONNET, Load
+from pytest_sparkperf.core.own_files import own_prompts
 from pytest_sparkperf.core.prompts import Prompt, burst_size, shipped_prompts
 from pytest_sparkperf.core.prompts.verses import verse_prompt
 from pytest_sparkperf.core.random_words import Draw, one_token_words, random_text
@@ -37,11 +39,12 @@ def load_digest(load: Load) -> str:
         return workload_digest(load, [Prompt(RANDOM, "")])
     if load.dataset is not None and is_file(load.dataset):
         return workload_digest(load, [Prompt("file", dataset_digest(Path(load.dataset)))])
-    return workload_digest(load, _own_prompts(load))
+    return workload_digest(load, own_prompts(read_own_files(load), _own_prompts(load)))
 
 
 def check_dataset(load: Load) -> None:
-    """Raise ConfigError where the file of a load cannot be used, before any server starts."""
+    """Raise ConfigError where a file of a load cannot be used, before any server starts."""
+    read_own_files(load)
     if load.dataset is None or not is_file(load.dataset):
         return
     dataset = read_dataset(Path(load.dataset))
@@ -58,6 +61,13 @@ def check_dataset(load: Load) -> None:
 
 def prompts_for(server: Server, load: Load) -> tuple[Prompt, ...]:
     """Return the prompts of a load as this server gets them; raises ServerError, ConfigError."""
+    files = read_own_files(load)
+    if files.conversations:
+        return own_prompts(files, shipped_prompts(load.concurrency))
+    return own_prompts(files, _fitted_prompts(server, load))
+
+
+def _fitted_prompts(server: Server, load: Load) -> tuple[Prompt, ...]:
     from_file = load.dataset is not None and is_file(load.dataset)
     if load.prompt_tokens is None and not load.depth and not from_file:
         return _own_prompts(load)

@@ -189,10 +189,6 @@ def test_how_many_servers_may_be_up_is_two_or_what_the_file_says() -> None:
             ),
         ),
         (
-            {"version": 1, "workloads": {"w": {"messages": "m.json"}}},
-            "workloads.w.messages: is not yet available (it comes with the feature 'MTP')",
-        ),
-        (
             {"version": 1, "workloads": {"w": {"prompt_token": 3}}},
             (
                 "workloads.w.prompt_token: is not a known key; did you mean prompt_tokens? valid "

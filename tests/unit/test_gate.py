@@ -394,8 +394,6 @@ def test_what_is_wrong_with_a_keyword(keywords: dict[str, Any], text: str) -> No
     [
         ({"request_rate": float("inf")}, "Workloads"),
         ({"requests": 100}, "Workloads"),
-        ({"messages": "m.json"}, "MTP"),
-        ({"tools": "t.json"}, "MTP"),
         ({"min_request_throughput": 2}, "Workloads"),
         ({"min_goodput": 2}, "Workloads"),
     ],
@@ -407,18 +405,44 @@ def test_a_keyword_to_come_names_its_feature(keywords: dict[str, Any], feature: 
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "feature"),
-    [("min_speedup", 1.25, None), ("same_output", True, None), ("max_kv_loss", 0.2, "MTP")],
+    ("name", "value"), [("min_speedup", 1.25), ("same_output", True), ("max_kv_loss", 0.2)]
 )
-def test_a_comparison_needs_something_to_compare_with(name: str, value: Any, feature: str | None) -> None:
-    to_come = [] if feature is None else [later(name, feature)]
-
+def test_a_comparison_needs_something_to_compare_with(name: str, value: Any) -> None:
     assert faults_of(**{name: value}) == [
-        *to_come,
         f'{name} needs against: say what to compare with, such as against={{"k": 0}}',
     ]
-    if feature is not None:
-        assert faults_of(**{name: value, "against": {"k": 0}}) == to_come
+    assert parse_mark({name: value, "against": {"k": 0}}).against == {"k": 0}
+
+
+@pytest.mark.parametrize(
+    ("keywords", "text"),
+    [
+        (
+            {"messages": "m.json", "endpoint": "completions"},
+            "messages need endpoint='chat': completions send one text",
+        ),
+        (
+            {"tools": "t.json", "endpoint": "completions"},
+            "tools need endpoint='chat': completions send one text",
+        ),
+        (
+            {"messages": "m.json", "prompt_tokens": 64},
+            "messages and prompt_tokens both say what is sent; keep one of them",
+        ),
+        (
+            {"messages": "m.json", "dataset": "sonnet"},
+            "messages and dataset both say what is sent; keep one of them",
+        ),
+    ],
+)
+def test_own_messages_and_tools_contradict_other_loads(keywords: dict[str, Any], text: str) -> None:
+    assert faults_of(**keywords) == [text]
+
+
+def test_the_reference_of_a_comparison_limits_nothing() -> None:
+    spec = parse_mark({"k": 3, "against": {"k": 0}, "max_kv_loss": 0.2, "same_output": True})
+
+    assert spec.reference() == parse_mark({"k": 0})
 
 
 def test_a_slowdown_without_a_second_server_is_one_against_stored_runs() -> None:

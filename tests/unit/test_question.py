@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from pytest_sparkperf.core.errors import ConfigError
 from pytest_sparkperf.core.frozen import FrozenMap
+from pytest_sparkperf.core.own_files import OwnFiles, parse_messages
 from pytest_sparkperf.core.question import Question, own_questions, plain_questions, user_message
 from pytest_sparkperf.core.workload import GREEDY
 
@@ -53,42 +55,13 @@ IMAGE = {
 }
 
 
-def test_own_messages_are_passed_on_as_they_are() -> None:
-    one, other = own_questions([[IMAGE], [IMAGE, IMAGE]], [TOOL], max_tokens=9)
+def test_own_messages_are_asked_as_they_are() -> None:
+    files = OwnFiles(parse_messages(json.dumps([[IMAGE], [IMAGE, IMAGE]]), "m.json"), (FrozenMap(TOOL),))
+
+    one, other = own_questions(files, max_tokens=9)
 
     assert (one.name, other.name) == ("messages-0", "messages-1")
     assert one.body("m")["messages"] == [IMAGE]
     assert one.body("m")["tools"] == [TOOL] == list(one.tools)
     assert other.body("m")["messages"] == [IMAGE, IMAGE]
     assert other.max_tokens == 9
-
-
-def test_one_conversation_needs_no_list_around_it() -> None:
-    (question,) = own_questions([IMAGE])
-
-    assert question.body("m")["messages"] == [IMAGE]
-    assert "tools" not in question.fields
-
-
-@pytest.mark.parametrize(
-    ("messages", "seen"),
-    [("Hi", "conversation 0 is 'Hi'"), ([[]], "conversation 0 is '[]'"), ([[IMAGE], ["x"]], "")],
-)
-def test_other_shapes_of_messages_are_refused(messages: object, seen: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        own_questions(messages)
-
-    assert str(error.value).endswith(
-        '; give a list of messages such as [{"role": "user", "content": "..."}], or a list of such lists'
-    )
-    assert seen in str(error.value)
-
-
-def test_other_shapes_of_tools_are_refused() -> None:
-    with pytest.raises(ConfigError) as error:
-        own_questions([IMAGE], {"name": "f"})
-
-    assert str(error.value) == (
-        "tools: \"{'name': 'f'}\" is no list of tools; give the list that goes into a request, such as "
-        '[{"type": "function", "function": {"name": "...", "parameters": {}}}]'
-    )

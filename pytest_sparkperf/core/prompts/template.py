@@ -5,19 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from string import Template
 
+from pytest_sparkperf.core.frozen import EMPTY, FrozenMap
+
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """A named text to send; the name is what per-prompt results are listed under.
 
     ``history`` holds earlier turns of its conversation as (role, text); ``output_tokens`` is how long its
-    answer shall be, where its dataset says so.
+    answer shall be, where its dataset says so. ``fields`` are request fields of its own, such as messages.
     """
 
     name: str
     text: str
     history: tuple[tuple[str, str], ...] = ()
     output_tokens: int | None = None
+    fields: FrozenMap = EMPTY
 
 
 @dataclass(frozen=True, slots=True)
