@@ -49,6 +49,9 @@ def pytest_configure(config: pytest.Config) -> None:
     settings = options.read_settings(config)
     run = config.stash[RUN] = Run.open(settings)
     run.say = terminal.progress(config)
+    run.ask_facts = lambda target, facts: config.hook.pytest_sparkperf_fingerprint(
+        config=config, target=target, facts=facts
+    )
     if settings.enabled:
         config.pluginmanager.register(Listener(run), "sparkperf-listener")
         config.pluginmanager.register(terminal.LastWord(run), "sparkperf-last-word")

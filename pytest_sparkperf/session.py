@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from pytest_sparkperf.core.design import check_claims, claims_of
 from pytest_sparkperf.core.document import parse_targets
 from pytest_sparkperf.core.errors import ConfigError, SparkPerfError
 from pytest_sparkperf.core.gate import GateSpec
+from pytest_sparkperf.core.kinds import is_plain_mapping
 from pytest_sparkperf.core.load import Load
 from pytest_sparkperf.core.order import SUBJECT, Arm
 from pytest_sparkperf.core.residents import fit_together, residents
@@ -53,6 +54,7 @@ class Run:
     trouble: str | None = None
     say: Callable[[str], None] = lambda _: None
     make_folder: Callable[[str], Path] | None = None
+    ask_facts: Callable[[str, Mapping[str, Any]], Sequence[Mapping[str, Any] | None]] = lambda *_: ()
     changed: list[str] = field(default_factory=list)
     _at_ref: FilesAtRef | None = None
     _baselines: Files | None = None
@@ -239,7 +241,20 @@ class Run:
             self.settings.missing_baseline,
             folder if self.settings.record else None,
             head_commit(self.settings.rootdir) if self.settings.record else None,
+            self._facts_of_hooks,
         )
+
+    def _facts_of_hooks(self, variant: Variant, facts: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Join the facts that hooks add; raises ConfigError for what a file cannot keep."""
+        found: dict[str, Any] = {}
+        for one in reversed(self.ask_facts(variant.target, facts)):
+            if one is not None and not is_plain_mapping(one):
+                raise ConfigError(
+                    f"the hook pytest_sparkperf_fingerprint returned {one!r}; return a mapping of names to "
+                    'texts, numbers, lists or mappings of these, such as {"bios": "1.2"}'
+                )
+            found |= one or {}
+        return found
 
     @property
     def proven(self) -> int:

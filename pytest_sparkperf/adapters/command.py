@@ -65,6 +65,11 @@ def run_command(arguments: Sequence[str], timeout_s: float, *, cwd: Path | None 
     return Answer(process.returncode, stdout, stderr)
 
 
+def run_through(prefix: Sequence[str]) -> Run:
+    """Return what runs a command through another one, such as ``ssh spark2``, where the server is."""
+    return lambda arguments, timeout_s: run_command((*prefix, *arguments), timeout_s)
+
+
 def _give_up(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)

@@ -1,16 +1,23 @@
-"""Reads what this machine is from /proc and /sys, which show the host's hardware also inside a container."""
+"""Reads what a machine is from /proc and /sys, which show the host's hardware also inside a container.
+
+Of a server elsewhere the same files are read there, by a command such as ssh.
+"""
 
 from __future__ import annotations
 
 import platform
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_sparkperf.adapters.command import Run, run_command
+from pytest_sparkperf.core.errors import ServerError
 from pytest_sparkperf.core.hardware import cpu_name
 
 _NVPMODEL_TIMEOUT_S = 5.0
+# A first connection over ssh may take its time.
+_ELSEWHERE_TIMEOUT_S = 20.0
 _CONTAINER_MARKS = (".dockerenv", "run/.containerenv")
 _JETSONS = ("Thor", "Orin", "Xavier")
 
@@ -43,18 +50,54 @@ def read_host(
     kernel: str | None = None,
 ) -> HostReading:
     """Read the machine below ``root``; architecture and kernel are the running system's unless given."""
-    cpuinfo = _text(root / "proc/cpuinfo")
-    jetson = _jetson(_text(root / "proc/device-tree/model"))
+    return _reading(
+        lambda name: _text(root / name),
+        run,
+        architecture=platform.machine() if architecture is None else architecture,
+        kernel=platform.release() if kernel is None else kernel,
+        container=any((root / mark).exists() for mark in _CONTAINER_MARKS),
+    )
+
+
+def read_host_elsewhere(run: Run) -> HostReading:
+    """Read the machine on which ``run`` runs its commands.
+
+    Raises ServerError where it cannot run any there.
+    """
+    timeout_s = _ELSEWHERE_TIMEOUT_S
+    system = run(("uname", "-mr"), timeout_s)
+    words = system.text.split()
+    if system.status != 0 or len(words) != 2:
+        raise ServerError(
+            f"the machine of the server cannot be read by its target's probe: {system.complaint}; see that "
+            "the probe runs uname -mr there and asks for no password, such as probe: [ssh, -o, "
+            "BatchMode=yes, spark2]"
+        )
+    kernel, architecture = words
+    return _reading(
+        lambda name: run(("cat", f"/{name}"), timeout_s).text.replace("\0", ""),
+        run,
+        architecture=architecture,
+        kernel=kernel,
+        container=any(run(("ls", f"/{mark}"), timeout_s).status == 0 for mark in _CONTAINER_MARKS),
+    )
+
+
+def _reading(
+    text: Callable[[str], str], run: Run, *, architecture: str, kernel: str, container: bool
+) -> HostReading:
+    cpuinfo = text("proc/cpuinfo")
+    jetson = _jetson(text("proc/device-tree/model"))
     return HostReading(
         cpu=cpu_name(cpuinfo),
-        cores=_listed(_text(root / "sys/devices/system/cpu/present")) or _counted(cpuinfo),
-        architecture=platform.machine() if architecture is None else architecture,
-        memory_kib=_first_number(r"^MemTotal:\s+(\d+) kB", _text(root / "proc/meminfo")),
-        os=_os_name(_text(root / "etc/os-release")),
-        kernel=platform.release() if kernel is None else kernel,
-        cpu_governor=_text(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").strip() or None,
+        cores=_listed(text("sys/devices/system/cpu/present")) or _counted(cpuinfo),
+        architecture=architecture,
+        memory_kib=_first_number(r"^MemTotal:\s+(\d+) kB", text("proc/meminfo")),
+        os=_os_name(text("etc/os-release")),
+        kernel=kernel,
+        cpu_governor=text("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").strip() or None,
         power_mode=_power_mode(run) if jetson else None,
-        container=any((root / mark).exists() for mark in _CONTAINER_MARKS),
+        container=container,
         jetson=jetson,
     )
 

@@ -265,7 +265,7 @@ def refusals(state: RunState, machine: Machine, max_rise_c: float = 1.0) -> tupl
         )
     if not state.steady:
         found.append("it never became steady")
-    if state.rounds < MIN_ROUNDS:
+    elif state.rounds < MIN_ROUNDS:
         found.append(f"it has {state.rounds} rounds, a record needs {MIN_ROUNDS}: raise budget_s")
     if state.rise_c is not None and state.rise_c > max_rise_c:
         found.append(f"the GPU warmed by {state.rise_c:.1f} C during it, at most {max_rise_c:g} C is steady")

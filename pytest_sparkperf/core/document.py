@@ -137,6 +137,10 @@ def _target_faults(keys: Any) -> Iterator[Fault]:
     for key, value in keys.items():
         for fault in TARGET_KEYS[key].faults(value) if key in TARGET_KEYS else ():
             yield Fault((key, *fault.path), fault.text)
+    if "probe" in keys and "hardware" in keys:
+        yield Fault(
+            ("probe",), "and hardware both say what the server's machine is; keep one, probe reads it there"
+        )
     needed, way_out = _NEEDED.get(launch, (None, ""))
     if needed is not None and needed not in keys:
         yield Fault((), f"{needed} is missing; {way_out}")
@@ -178,6 +182,7 @@ def _target(name: str, keys: Mapping[str, Any]) -> Target:
         api_key_env=keys.get("api_key_env"),
         traffic=keys.get("traffic", "exclusive"),
         hardware=Hardware(**hardware) if hardware else None,
+        probe=command_words(keys.get("probe", ())),
         image=keys.get("image"),
         mounts=tuple(keys.get("mounts", ())),
         recipe=keys.get("recipe"),

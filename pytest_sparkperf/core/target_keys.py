@@ -168,6 +168,19 @@ def _command(value: Any) -> Iterator[Fault]:
             yield Fault((), text)
 
 
+def _probe(value: Any) -> Iterator[Fault]:
+    try:
+        words = command_words(value) if isinstance(value, str | list | tuple) else ()
+    except ValueError:
+        words = ()
+    if not words or not all(isinstance(word, str) and word for word in words):
+        yield Fault(
+            (),
+            f"{shown(value)} is not a command; give what runs another one where the server is, such as "
+            "[ssh, -o, BatchMode=yes, spark2]",
+        )
+
+
 def _mounts(value: Any) -> Iterator[Fault]:
     example = "give HOST:CONTAINER or HOST:CONTAINER:ro, such as ./templates:/templates:ro"
     if not isinstance(value, list | tuple):
@@ -213,6 +226,7 @@ TARGET_KEYS: Mapping[str, TargetKey] = MappingProxyType(
             ("attach",), _of_kind(one_of("exclusive", "shared"), "shared spares a server that others use")
         ),
         "hardware": TargetKey(_ELSEWHERE, _hardware),
+        "probe": TargetKey(_ELSEWHERE, _probe),
         "image": TargetKey(
             _IN_CONTAINER, _of_kind(TEXT, "give a container image, such as vllm/vllm-openai:v0.24.0")
         ),

@@ -54,9 +54,9 @@ class Target:
     ``args`` holds vLLM options by their name (``max-model-len``; dashes), ``env`` texts. ``k`` is the
     num_speculative_tokens where a test names none. ``urls`` pairs k with a server's root; k None stands for
     any. ``api_key_env`` names an environment variable, never the key. ``recipe`` is the path of a recipe,
-    ``overrides`` values for its placeholders. ``mounts`` are ``HOST:CONTAINER[:ro]``. A start is ended when
-    less than ``memory_floor_gib`` is available (None: as the machine needs it). A request that brings
-    nothing for ``silence_timeout_s`` is given up.
+    ``overrides`` values for its placeholders. ``mounts`` are ``HOST:CONTAINER[:ro]``. ``probe`` runs another
+    command where the server is. A start is ended when less than ``memory_floor_gib`` is available (None: as
+    the machine needs it). A request that brings nothing for ``silence_timeout_s`` is given up.
     """
 
     name: str
@@ -73,6 +73,7 @@ class Target:
     api_key_env: str | None = None
     traffic: Traffic = "exclusive"
     hardware: Hardware | None = None
+    probe: tuple[str, ...] = ()
     image: str | None = None
     mounts: tuple[str, ...] = ()
     recipe: str | None = None

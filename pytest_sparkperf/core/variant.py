@@ -60,6 +60,7 @@ class Variant:
     api_key_env: str | None = None
     traffic: Traffic = "exclusive"
     hardware: Hardware | None = None
+    probe: tuple[str, ...] = ()
     resident: FrozenMap = EMPTY
     ready_timeout_s: float = READY_TIMEOUT_S
     image: str | None = None
@@ -141,7 +142,7 @@ def _started(
 def _fixed(target: Target) -> dict[str, Any]:
     """Return the fields that no test changes."""
     names = (
-        *("api_key_env", "hardware", "resident", "mounts", "recipe", "overrides"),
+        *("api_key_env", "hardware", "probe", "resident", "mounts", "recipe", "overrides"),
         *("commands", "memory_floor_gib", "silence_timeout_s"),
     )
     ready_s = READY_TIMEOUT_S if target.ready_timeout_s is None else target.ready_timeout_s
@@ -228,6 +229,7 @@ def _attached(target: Target, k: int | None, model: str | None, changes: Mapping
         api_key_env=target.api_key_env,
         traffic=target.traffic,
         hardware=target.hardware,
+        probe=target.probe,
         ready_timeout_s=target.ready_timeout_s or 0.0,
         silence_timeout_s=target.silence_timeout_s,
         label=_label(target.name, found_k, {"model": model}, {}, {}),

@@ -44,25 +44,28 @@ def identify(
 ) -> Machine | Problem:
     """Say on which machine a server runs: this one only for a server that we started on it.
 
-    ``on_cpu``: the server says that it runs without a GPU. A machine that cannot be told is a Problem.
+    ``host`` and ``gpus`` are of the machine that the target's probe reaches, where it has one. ``on_cpu``:
+    the server says that it runs without a GPU. A machine that cannot be told is a Problem.
     """
     if simulated:
         return SIMULATED_MACHINE
     if variant.hardware is not None:
         return declared_machine(variant.hardware)
-    if _may_be_elsewhere(variant):
+    if not variant.probe and _may_be_elsewhere(variant):
         return lookup.unidentified(
             f"the server of target {variant.target!r} may run on another machine, and is not taken to run on "
             "this one; describe its machine in sparkperf.yaml, such as hardware: {gpu: NVIDIA GB10, count: "
-            "1, memory_gib: 128}"
+            "1, memory_gib: 128}, or let it be read there by a command, such as probe: [ssh, -o, "
+            "BatchMode=yes, spark2]"
         )
     states = gpus.gpus
     if not states and not on_cpu:
         if host.jetson is None:
             reason = gpus.problem or "nvidia-smi shows no GPU"
+            where = "where the probe runs it" if variant.probe else "where pytest runs"
             return lookup.unidentified(
                 f"the server runs on a GPU that cannot be seen from here ({reason}); make nvidia-smi work "
-                "where pytest runs, or describe the machine by hardware: in sparkperf.yaml"
+                f"{where}, or describe the machine by hardware: in sparkperf.yaml"
             )
         states = (GpuState(host.jetson),)
     return seen_machine(

@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 
 from pytest_sparkperf.adapters.calibration_file import DEFAULT_FOLDER, read_calibration
 from pytest_sparkperf.adapters.checkpoint import find_checkpoint, read_gb_per_token
-from pytest_sparkperf.adapters.machine import HostReading, read_host
+from pytest_sparkperf.adapters.command import run_through
+from pytest_sparkperf.adapters.machine import HostReading, read_host, read_host_elsewhere
 from pytest_sparkperf.adapters.nvidia_smi import GpuReading, NvidiaSmi
 from pytest_sparkperf.adapters.server import Server
 from pytest_sparkperf.core.calibration import Calibration
@@ -24,6 +25,8 @@ from pytest_sparkperf.core.variant import Variant
 from pytest_sparkperf.core.vllm_options import LOOPBACK
 from pytest_sparkperf.experiment.baselines import identify, surroundings_of
 
+# nvidia-smi answers at once, a connection to where it is may not.
+_ELSEWHERE_TIMEOUT_S = 20.0
 # Reads what changes of the GPUs while they work; empty where there is nothing to read.
 Glance = Callable[[], tuple[GpuState, ...]]
 
@@ -44,19 +47,19 @@ class Known:
 
 
 class Knowledge:
-    """Looks machines up; this one is read once, when a server first needs it."""
+    """Looks machines up; each is read once, when a server first needs it."""
 
     def __init__(self, root: Path) -> None:
         self._folder = root / DEFAULT_FOLDER
-        self._here: tuple[HostReading, GpuReading] | None = None
+        self._read: dict[tuple[str, ...], tuple[HostReading, GpuReading]] = {}
 
     def of(self, variant: Variant, server: Server, workload: str) -> Known:
         """Return what is known for a workload on a server's machine.
 
         Raises ConfigError for a calibration that cannot be read: constants are never guessed where some were
-        measured.
+        measured; ServerError for a probe that gives no answer.
         """
-        host, gpus = self._read_here()
+        host, gpus = self._reading(variant.probe)
         on_cpu = server.facts.get("device") == "cpu"
         machine = identify(variant, simulated=server.simulated, on_cpu=on_cpu, host=host, gpus=gpus)
         found = self._calibration(machine)
@@ -64,11 +67,12 @@ class Knowledge:
         around = Surroundings() if isinstance(machine, Problem) else surroundings_of(machine, host, gpus)
         if server.simulated or on_cpu:
             return Known(machine, constants, surroundings=around)
-        if not is_here(server) or gpus.temperature_c is None:
+        seen = bool(variant.probe) or is_here(server)
+        if not seen or gpus.temperature_c is None:
             # A GPU that cannot be read is taken to have begun stone cold.
             return Known(machine, constants, Thermal("assumed"), surroundings=around)
         thermal = Thermal("soak") if found is None else found.thermal(workload, "soak")
-        return Known(machine, constants, thermal, NvidiaSmi().moment, around, gpus.problem)
+        return Known(machine, constants, thermal, _smi(variant.probe).moment, around, gpus.problem)
 
     def ceiling(self, variant: Variant, server: Server) -> Ceiling | None:
         """Return the most that one stream can get of a server; None where its memory or model is unknown."""
@@ -77,7 +81,7 @@ class Knowledge:
             return ceiling_of(
                 bandwidth_gb_s=told.get("bandwidth_gb_s"), gb_per_token=told.get("gb_per_token"), k=server.k
             )
-        host, gpus = self._read_here()
+        host, gpus = self._reading(variant.probe)
         on_cpu = server.facts.get("device") == "cpu"
         machine = identify(variant, simulated=False, on_cpu=on_cpu, host=host, gpus=gpus)
         if isinstance(machine, Problem):
@@ -94,10 +98,16 @@ class Knowledge:
     def _calibration(self, machine: Machine | Problem) -> Calibration | None:
         return None if isinstance(machine, Problem) else read_calibration(self._folder, machine.slug)
 
-    def _read_here(self) -> tuple[HostReading, GpuReading]:
-        if self._here is None:
-            self._here = read_host(), NvidiaSmi().read()
-        return self._here
+    def _reading(self, probe: tuple[str, ...]) -> tuple[HostReading, GpuReading]:
+        """Read this machine, or the one that a probe reaches."""
+        if probe not in self._read:
+            host = read_host_elsewhere(run_through(probe)) if probe else read_host()
+            self._read[probe] = host, _smi(probe).read()
+        return self._read[probe]
+
+
+def _smi(probe: tuple[str, ...]) -> NvidiaSmi:
+    return NvidiaSmi(run_through(probe), timeout_s=_ELSEWHERE_TIMEOUT_S) if probe else NvidiaSmi()
 
 
 def is_here(server: Server) -> bool:

@@ -17,7 +17,7 @@ from pytest_sparkperf.core.baseline import TIME_FORMAT, Record, RunState, Work
 from pytest_sparkperf.core.errors import ConfigError
 from pytest_sparkperf.core.evidence import Evidence
 from pytest_sparkperf.core.fingerprint import facts_of, public
-from pytest_sparkperf.core.frozen import FrozenMap
+from pytest_sparkperf.core.frozen import EMPTY, FrozenMap
 from pytest_sparkperf.core.gate import GateSpec
 from pytest_sparkperf.core.load import Load
 from pytest_sparkperf.core.lookup import Found, GateIdentity, MissingPolicy, Problem
@@ -108,6 +108,7 @@ class StoredGate:
     basis: Found | Problem
     rule: TpotRule | None = None
     identity: GateIdentity | None = None
+    hooked: Mapping[str, Any] = EMPTY
 
     @classmethod
     def open(
@@ -119,7 +120,7 @@ class StoredGate:
         prompts: Sequence[Prompt],
         rule: TpotRule | Problem,
     ) -> StoredGate:
-        """Look up what a gate is judged by; raises ConfigError only where git cannot list its files."""
+        """Look up what a gate is judged by; raises ConfigError where git fails or a hook's facts are none."""
         variant, server, known = on
         sound = None if isinstance(rule, Problem) else rule
         work = work_of(variant, server, spec.load, prompts, sound)
@@ -130,7 +131,8 @@ class StoredGate:
         metrics = tuple(dict.fromkeys(claim.metric for claim in baseline_claims(spec)))
         identity = GateIdentity(test, known.machine, work, metrics)
         basis = load_baseline(keeping.files, identity, keeping.now())
-        return cls(keeping, spec, variant, server, known, work, basis, rule, identity)
+        hooked = keeping.hook(variant, server.facts)
+        return cls(keeping, spec, variant, server, known, work, basis, rule, identity, hooked)
 
     @property
     def records(self) -> bool:
@@ -205,9 +207,8 @@ class StoredGate:
             )
             around = replace(around, gpus=gpus)
         server = {**self.server.facts, "simulated": self.server.simulated or None}
-        hooked = self.keeping.hook(self.variant, server)
         found = {**server, "workload": self.work.workload, "speculator": self.work.speculator}
-        return facts_of(found, serve_options(self.variant), around, hooked=hooked)
+        return facts_of(found, serve_options(self.variant), around, hooked=self.hooked)
 
     def _record(self, result: Result, evidence: Evidence, facts: FrozenMap) -> Recorded:
         """Record the run; raises ConfigError where the file cannot be used or written."""

@@ -58,7 +58,7 @@ def stored(
             at.strftime(TIME_FORMAT),
             8,
             {"decode_tok_s": Figure(rate, 0.01)},
-            facts=FrozenMap({"vllm": "0.24.0"}),
+            facts=FrozenMap({"vllm": "0.24.0", "bios": "1.1"}),
         )
         file = append_record(file, empty, work, run)
     return file
@@ -144,6 +144,9 @@ def test_nothing_recorded_may_be_skipped_and_then_fails_no_run(suite: Suite) -> 
 
 @pytest.mark.slow
 def test_stored_runs_judge_and_both_figures_are_named(suite: Suite) -> None:
+    suite.pytester.makeconftest(
+        "def pytest_sparkperf_fingerprint(config, target, facts):\n    return {'bios': f'1.2 for {target}'}\n"
+    )
     keep(suite.pytester.path, stored("slower", 1.0))
     keep(suite.pytester.path, stored("faster", 1e6))
     suite.pytester.makepyfile(test_it=HEAD + gate("slower") + gate("faster"))
@@ -161,7 +164,7 @@ def test_stored_runs_judge_and_both_figures_are_named(suite: Suite) -> None:
             ),
             (
                 r"SIMULATED differs from the baseline, most likely cause first: vLLM 0\.24\.0 -> "
-                r"0\.32\.0\+sparkperf\.sim"
+                r"0\.32\.0\+sparkperf\.sim; bios 1\.1 -> 1\.2 for sparkperf-url"
             ),
             r"test_it\.py::test_slower",
             r"  SIMULATED PASS max_slowdown=0\.1: [\d.]+ times the speed \(interval [\d.]+ to [\d.]+\).*",
@@ -195,6 +198,25 @@ def test_a_change_that_brings_its_own_baseline_fails_by_the_one_of_the_ref(suite
             "sparkperf: target *, baselines of main, inconclusive gates are skipped",
             "SIMULATED FAIL max_slowdown=0.1: 0.000* times the speed *",
             "SIMULATED decode_tok_s: * tok/s today, 1,000,000 tok/s in the baseline *",
+        ]
+    )
+
+
+def test_facts_of_a_hook_that_cannot_be_kept_are_an_error_before_anything_is_measured(suite: Suite) -> None:
+    suite.pytester.makeconftest(
+        "def pytest_sparkperf_fingerprint(config, target, facts): return {'a': object}"
+    )
+    suite.pytester.makepyfile(test_it=HEAD + gate("none"))
+
+    result = suite.quick_run("--sparkperf-url", suite.url)
+
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(
+        [
+            (
+                "the hook pytest_sparkperf_fingerprint returned {'a': <class 'object'>}; return a mapping of "
+                'names to texts, numbers, lists or mappings of these, such as {"bios": "1.2"}'
+            )
         ]
     )
 

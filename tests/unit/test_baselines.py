@@ -82,8 +82,20 @@ def test_a_server_elsewhere_is_never_taken_to_run_on_this_machine(variant: Varia
         (
             "no baseline can be chosen: the server of target 'rented' may run on another machine, and is "
             "not taken to run on this one; describe its machine in sparkperf.yaml, such as hardware: {gpu: "
-            "NVIDIA GB10, count: 1, memory_gib: 128}"
+            "NVIDIA GB10, count: 1, memory_gib: 128}, or let it be read there by a command, such as probe: "
+            "[ssh, -o, BatchMode=yes, spark2]"
         ),
+    )
+
+
+def test_an_attached_server_runs_on_the_machine_that_its_probe_reaches() -> None:
+    probed = replace(ATTACHED, probe=("ssh", "spark2"))
+
+    assert where(probed) == SPARK
+    assert where(probed, gpus=GpuReading(problem="x")) == Problem(
+        "unidentified",
+        "no baseline can be chosen: the server runs on a GPU that cannot be seen from here (x); make "
+        "nvidia-smi work where the probe runs it, or describe the machine by hardware: in sparkperf.yaml",
     )
 
 

@@ -253,7 +253,7 @@ def test_what_is_wrong_with_a_document(document: Any, text: str) -> None:
             (
                 "targets.x.args: is for launch: vllm, docker, recipe, command and sim, not for launch: "
                 "attach, whose keys are launch, model, k, ready_timeout_s, silence_timeout_s, url, "
-                "api_key_env, traffic, hardware"
+                "api_key_env, traffic, hardware, probe"
             ),
         ),
         (
@@ -394,6 +394,20 @@ def test_what_is_wrong_with_a_document(document: Any, text: str) -> None:
             (
                 "targets.x.hardware: 'GB10' is not a mapping; write {gpu: NVIDIA GB10, count: 1, "
                 "memory_gib: 128}"
+            ),
+        ),
+        (
+            {"launch": "attach", "url": "http://h:1", "probe": ["ssh", 3]},
+            (
+                "targets.x.probe: ['ssh', 3] is not a command; give what runs another one where the server "
+                "is, such as [ssh, -o, BatchMode=yes, spark2]"
+            ),
+        ),
+        (
+            {"launch": "attach", "url": "http://h:1", "probe": "ssh s", "hardware": {"gpu": "GB10"}},
+            (
+                "targets.x.probe: and hardware both say what the server's machine is; keep one, probe reads "
+                "it there"
             ),
         ),
         (

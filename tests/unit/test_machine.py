@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_sparkperf.adapters.command import Answer
-from pytest_sparkperf.adapters.machine import HostReading, read_host
+from pytest_sparkperf.adapters.command import Answer, Run
+from pytest_sparkperf.adapters.machine import HostReading, read_host, read_host_elsewhere
+from pytest_sparkperf.core.errors import ServerError
 
 ARM_CORE = "processor\t: {}\nCPU implementer\t: 0x41\nCPU part\t: {}\n\n"
 SPARK = {
@@ -103,3 +104,38 @@ def test_this_machine_can_be_read() -> None:
     assert host.architecture
     assert host.kernel
     assert host.memory_kib is None or host.memory_kib > 0
+
+
+def elsewhere(files: Mapping[str, str]) -> Run:
+    """Return what runs commands on a machine with these files."""
+
+    def run(arguments: Sequence[str], _timeout_s: float) -> Answer:
+        if tuple(arguments) == ("uname", "-mr"):
+            return Answer(0, b"6.17.0-1029-nvidia aarch64\n")
+        program, path = arguments
+        name = path.removeprefix("/")
+        assert program in ("cat", "ls")
+        return Answer(0, files[name].encode()) if name in files else Answer(1, stderr=b"No such file")
+
+    return run
+
+
+def test_a_machine_elsewhere_is_read_as_it_would_read_itself(tmp_path: Path) -> None:
+    here = read_host(tree(tmp_path, SPARK), never, architecture="aarch64", kernel="6.17.0-1029-nvidia")
+
+    assert read_host_elsewhere(elsewhere(SPARK)) == here
+    assert read_host_elsewhere(elsewhere(SPARK | {".dockerenv": ""})).container
+
+
+def test_a_machine_elsewhere_that_does_not_answer_is_an_error() -> None:
+    def refuse(_arguments: Sequence[str], _timeout_s: float) -> Answer:
+        return Answer(255, stderr=b"spark2: Permission denied (publickey).\n")
+
+    with pytest.raises(ServerError) as raised:
+        read_host_elsewhere(refuse)
+
+    assert str(raised.value) == (
+        "the machine of the server cannot be read by its target's probe: spark2: Permission denied "
+        "(publickey).; see that the probe runs uname -mr there and asks for no password, such as probe: "
+        "[ssh, -o, BatchMode=yes, spark2]"
+    )
