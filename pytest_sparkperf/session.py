@@ -20,6 +20,7 @@ from pytest_sparkperf.core.order import SUBJECT, Arm
 from pytest_sparkperf.core.residents import fit_together, residents
 from pytest_sparkperf.core.result import RequestResult, Result
 from pytest_sparkperf.core.server_memory import check_facts_of
+from pytest_sparkperf.core.shared import check_shared
 from pytest_sparkperf.core.targets import SIMULATOR, Config, Target, find_target
 from pytest_sparkperf.core.variant import Variant, make_variant
 from pytest_sparkperf.options import Settings
@@ -160,6 +161,8 @@ class Run:
         _check_dataset(spec.load)
         variants = self.variants(spec)
         check_facts_of(spec, variants[SUBJECT])
+        for variant in variants.values():
+            check_shared(spec, variant)
         self._variants += variants.values()
         self._limits += len(claims)
 

@@ -17,3 +17,7 @@ class ServerError(SparkPerfError):
 
 class MeasurementError(SparkPerfError):
     """A measurement is not valid; nothing can be said about speed."""
+
+
+class BusyError(MeasurementError):
+    """A server that others use had no room for a measurement; at another time it may."""

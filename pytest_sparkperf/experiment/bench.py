@@ -23,6 +23,7 @@ from pytest_sparkperf.core.order import SUBJECT, Arm
 from pytest_sparkperf.core.residents import fit_together
 from pytest_sparkperf.core.result import RequestResult, Result
 from pytest_sparkperf.core.server_memory import ServerMemory, fact_verdicts
+from pytest_sparkperf.core.shared import check_shared
 from pytest_sparkperf.core.targets import MAX_RESIDENT
 from pytest_sparkperf.core.variant import Variant
 from pytest_sparkperf.experiment.blocks import RestartedServers, run_blocks
@@ -120,7 +121,8 @@ class Bench:
     def _by_stored_runs(self, variant: Variant, spec: GateSpec, gates: int, test: str) -> Result:
         """Judge a gate by what was stored of its machine, or record it as one more run."""
         server = self._pool.get(variant)
-        _check_concurrency(variant, server, spec.load)
+        check_shared(spec, variant)
+        _check_queue(server, spec.load)
         known, prompts = self._known(variant, server, spec), prompts_for(server, spec.load)
         rule = self._loop.run(first_rule(server, spec.load, prompts[0]))
         gate = StoredGate.open(self._keeping, test, spec, (variant, server, known), prompts, rule)
@@ -173,7 +175,8 @@ class Bench:
     ) -> T:
         servers = self._pool.get_all(variants)
         for arm, server in servers.items():
-            _check_concurrency(variants[arm], server, spec.load)
+            check_shared(spec, variants[arm])
+            _check_queue(server, spec.load)
         _check_acceptance(variants[SUBJECT], spec)
         _check_expectations(servers[SUBJECT], spec)
         # Both sides send the same texts: they are fitted with the tokenizer of the server under test.
@@ -256,16 +259,6 @@ def _check_acceptance(variant: Variant, spec: GateSpec) -> None:
             f"acceptance cannot be judged on target {variant.target!r}, which says traffic: shared: its "
             f"counters hold the drafts of others too; keep others off it and say traffic: exclusive"
         )
-
-
-def _check_concurrency(variant: Variant, server: Server, load: Load) -> None:
-    if variant.traffic == "shared" and load.concurrency > 1:
-        raise ConfigError(
-            f"concurrency={load.concurrency} cannot be measured on target {variant.target!r}, which says "
-            f"traffic: shared: requests of others would fill the batch too, and nothing would tell; measure "
-            f"concurrency=1 there, or keep others off it and say traffic: exclusive"
-        )
-    _check_queue(server, load)
 
 
 def _check_queue(server: Server, load: Load) -> None:

@@ -12,7 +12,7 @@ from pytest_sparkperf.core.budget import LAST_PASS_S, Budget
 from pytest_sparkperf.core.compare import explain
 from pytest_sparkperf.core.constants import ASSUMED, Constants
 from pytest_sparkperf.core.design import claims_of, judges_acceptance, main_metric, plan_of, record_plan
-from pytest_sparkperf.core.errors import MeasurementError
+from pytest_sparkperf.core.errors import BusyError, MeasurementError
 from pytest_sparkperf.core.evidence import Evidence, Moment, evidence_of, hottest_c
 from pytest_sparkperf.core.gate import GateSpec
 from pytest_sparkperf.core.heat import NO_HEAT, Thermal
@@ -86,6 +86,8 @@ class Measurement:
             async with asyncio.timeout(self._budget.longest_s):
                 while (step := self._sampler.next_pass()) is not None:
                     await self._take(step, begun_s)
+        except BusyError as error:
+            self._sampler.stop(str(error))
         except MeasurementError as error:
             self._failure = str(error)
         except TimeoutError:

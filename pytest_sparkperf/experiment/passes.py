@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from pytest_sparkperf.core.acceptance import acceptance_figures
-from pytest_sparkperf.core.burst import burst_figures, common_rule
+from pytest_sparkperf.core.burst import common_rule
 from pytest_sparkperf.core.errors import MeasurementError
 from pytest_sparkperf.core.order import SUBJECT, Arm, Step
 from pytest_sparkperf.core.reasons import no_acceptance
@@ -88,16 +88,15 @@ class PassRunner:
         reason = self._sides[SUBJECT].why_no_acceptance() if self._accepted else None
         if reason is not None:
             raise MeasurementError(no_acceptance(reason))
-        bursts = {place: self._sides[place[1]].records[-1].bursts[place[0]] for place in step.order}
+        records = {arm: side.records[-1] for arm, side in self._sides.items()}
         if self.rule is None:
-            self.rule = common_rule([request for burst in bursts.values() for request in burst.requests])
+            bursts = [burst for record in records.values() for burst in record.bursts.values()]
+            self.rule = common_rule([request for burst in bursts for request in burst.requests])
+        rule = self.rule
         drafted = {
             arm: acceptance_figures(side.acceptance((step.index,))) for arm, side in self._sides.items()
         }
-        return {
-            place: {**burst_figures(burst.requests, self.rule), **drafted[place[1]]}
-            for place, burst in bursts.items()
-        }
+        return {(cell, arm): {**records[arm].figures(cell, rule), **drafted[arm]} for cell, arm in step.order}
 
     def each_request(self) -> Mapping[str, list[float | None]]:
         """Return the figures of every request of the last pass on the server under test, for percentiles."""

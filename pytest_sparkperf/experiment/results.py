@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pytest_sparkperf.core.acceptance import pool
-from pytest_sparkperf.core.burst import burst_figures
 from pytest_sparkperf.core.collect import Measured, collect
 from pytest_sparkperf.core.gate import GateSpec
 from pytest_sparkperf.core.proportion import judge_error_rate
@@ -29,13 +28,12 @@ def arm_result(parts: Sequence[Part], rule: TpotRule | None, verdicts: Sequence[
     """
     if not parts:
         return Result(verdicts=tuple(verdicts))
-    kept = [
-        burst for part in parts for record in part.side.kept(part.rounds) for burst in record.bursts.values()
-    ]
+    records = [record for part in parts for record in part.side.kept(part.rounds)]
+    kept = [burst for record in records for burst in record.bursts.values()]
     everything = [burst for part in parts for burst in part.side.everything()]
     spoiled = [request for burst in everything for request in (*burst.spoiled, *burst.requests)]
     measured = Measured(
-        cells=[burst_figures(burst.requests, rule or "n_minus_1") for burst in kept],
+        cells=[record.figures(cell, rule or "n_minus_1") for record in records for cell in record.bursts],
         requests=[request for burst in kept for request in burst.requests],
         spoiled=[request for request in spoiled if not request.valid],
         attempts=sum(len(burst.attempts) for burst in everything),

@@ -18,17 +18,19 @@ from pytest_sparkperf.core.acceptance import (
     pool_intervals,
     why_no_acceptance,
 )
+from pytest_sparkperf.core.burst import burst_figures
 from pytest_sparkperf.core.ceiling import Ceiling, impossible_rate
 from pytest_sparkperf.core.context import is_numbered, numbered, went_cold
 from pytest_sparkperf.core.exposition import Scrape, difference
 from pytest_sparkperf.core.load import Load
 from pytest_sparkperf.core.prompts import Prompt
-from pytest_sparkperf.core.result import RequestResult
+from pytest_sparkperf.core.result import RequestResult, TpotRule
 from pytest_sparkperf.core.secrets import redact
 from pytest_sparkperf.core.serverlog import SpecDecodingInterval, jit_kernels, spec_decoding_intervals
+from pytest_sparkperf.core.shared import COUNTED, counter_figures
 from pytest_sparkperf.core.variant import Variant
 from pytest_sparkperf.core.workload import request_body
-from pytest_sparkperf.experiment.counters import settled_scrape
+from pytest_sparkperf.experiment.counters import scrape, scrape_after_answer, scrape_when_free, settled_scrape
 from pytest_sparkperf.experiment.end_tokens import end_token_ids
 from pytest_sparkperf.experiment.shots import Burst, fire
 from pytest_sparkperf.experiment.warm_cache import WarmCache
@@ -46,7 +48,10 @@ _HEALTH_TIMEOUT_S = 2.0
 
 @dataclass(slots=True)
 class PassRecord:
-    """One pass on one server: its bursts by cell, and the counters around them."""
+    """One pass on one server: its bursts by cell, and the counters around them.
+
+    ``counters`` holds the figures that the server's counters tell of each cell, where they judge it.
+    """
 
     index: int
     before: Scrape | None
@@ -54,6 +59,12 @@ class PassRecord:
     after: Scrape | None = None
     compiling: bool = False
     logged: tuple[SpecDecodingInterval, ...] = ()
+    counters: dict[int, Mapping[str, float | None]] = field(default_factory=dict)
+
+    def figures(self, cell: int, rule: TpotRule) -> Mapping[str, float | None]:
+        """Return the figures of a cell: of its requests, or of the server's counters where those judge."""
+        counted = self.counters.get(cell)
+        return burst_figures(self.bursts[cell].requests, rule) if counted is None else counted
 
     @property
     def output_tokens(self) -> int | None:
@@ -121,23 +132,41 @@ class Side:
         self._new_log_text()
         if self._cache is not None and not self._cache.hits:
             await self._cache.fill(self._sent_prompts(), self._load.depth, self._first_token)
-        self.records.append(PassRecord(index, await settled_scrape(self._client)))
+        self.records.append(PassRecord(index, await self._scrape()))
 
     async def shoot(self, cell: int) -> Burst:
-        """Send one cell: at concurrency 1 its prompt, else one burst of different prompts."""
+        """Send one cell: at concurrency 1 its prompt, else one burst of different prompts.
+
+        On a server that others use it is sent when none of their requests waits, and counters judge it;
+        raises BusyError where that does not come to pass.
+        """
+        record = self.records[-1]
+        free = None
+        if not self._exclusive:
+            free = await scrape_when_free(self._client, self.server.url, self.server.silence_timeout_s)
         burst = await fire(
             self._client, lambda: self._requests(cell), self._timeouts, self._clock, self._possible
         )
-        self.records[-1].bursts[cell] = burst
+        record.bursts[cell] = burst
+        if not self._exclusive:
+            after = await scrape_after_answer(self._client, free)
+            if free is None or after is None:
+                record.counters[cell] = {}
+            else:
+                record.counters[cell] = counter_figures(difference(free, after))
         return burst
 
     async def end(self) -> None:
         """Finish a pass: read the counters again, and whether kernels were compiled meanwhile."""
         record = self.records[-1]
-        record.after = await settled_scrape(self._client)
+        record.after = await self._scrape()
         text = self._new_log_text()
         record.compiling = bool(jit_kernels(text))
         record.logged = tuple(spec_decoding_intervals(text))
+
+    async def _scrape(self) -> Scrape | None:
+        """Read the counters: at rest where the server is ours alone, since it never rests otherwise."""
+        return await (settled_scrape if self._exclusive else scrape)(self._client)
 
     def fault(self) -> str | None:
         """Say what answers and counters of the server hold against the last pass; None where they agree.
@@ -149,7 +178,9 @@ class Side:
         if self._load.prefix_cache == "cold" and record.cached_tokens:
             return _warm_cache(record.cached_tokens)
         if record.before is None or record.after is None:
-            return _gone(self.server.url) if self._counted else None
+            if self._counted:
+                return _gone(self.server.url)
+            return None if self._exclusive else _uncounted(self.server.url)
         delta = difference(record.before, record.after)
         if delta.restarted:
             return f"the server restarted during the measurement ({delta.reset})"
@@ -212,6 +243,8 @@ class Side:
                 f"tokens and prefix cache could not be checked against the server's counters: "
                 f"{self.server.url} shows no /metrics"
             )
+        if self.records and not self._exclusive:
+            unchecked.append(COUNTED)
         repeats = [f"a pass was measured again: {reason}" for reason in dict.fromkeys(self.repeats)]
         return (*unchecked, *self._acceptance_notes(), *repeats)
 
@@ -293,6 +326,13 @@ def _warm_cache(hits: float) -> str:
     return (
         f"{hits:.0f} prompt tokens came from the prefix cache, which was to be cold: "
         f"start the server with --no-enable-prefix-caching, or use a vLLM that knows cache_salt"
+    )
+
+
+def _uncounted(url: str) -> str:
+    return (
+        f"{url} shows no /metrics, and a server with traffic: shared is judged by its counters; let it show "
+        f"them, or keep others off it and say traffic: exclusive"
     )
 
 

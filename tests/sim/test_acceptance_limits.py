@@ -70,6 +70,7 @@ def test_acceptance_among_other_traffic_is_not_judged_and_said_to_be_that(
     )
     result = run_gate(tmp_path, url, traffic="shared")
     assert result.notes == (
+        "judged by the server's own counters, in which requests of others count too (traffic: shared)",
         "acceptance counts the requests of others too, as the target says traffic: shared",
     )
 

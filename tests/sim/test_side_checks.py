@@ -20,6 +20,7 @@ from pytest_sparkperf.core.load import Load
 from pytest_sparkperf.core.order import SUBJECT
 from pytest_sparkperf.core.prompts import shipped_prompts
 from pytest_sparkperf.core.result import Result
+from pytest_sparkperf.core.shared import COUNTED
 from pytest_sparkperf.core.targets import Target, Traffic
 from pytest_sparkperf.core.variant import Variant, make_variant
 from pytest_sparkperf.experiment.bench import Bench
@@ -235,6 +236,100 @@ def test_a_pass_that_the_machine_spoiled_is_sent_once_more(
 
     assert (result.verdicts[0].outcome, result.verdicts[0].reason) == (outcome, reason)
     assert watch.passes == 2
+
+
+def counters(count: int, ttft_s: float, tpot_s: float, waiting: int = 0) -> str:
+    return f"""vllm:num_requests_waiting {waiting}
+vllm:generation_tokens_total {count * 8}
+vllm:e2e_request_latency_seconds_count {count}
+vllm:e2e_request_latency_seconds_sum {count * 2.0}
+vllm:time_to_first_token_seconds_count {count}
+vllm:time_to_first_token_seconds_sum {ttft_s}
+vllm:request_time_per_output_token_seconds_count {count}
+vllm:request_time_per_output_token_seconds_sum {tpot_s}
+"""
+
+
+def test_a_shared_server_is_judged_by_the_growth_of_its_counters(simulator: StartSimulator) -> None:
+    first, late, after = counters(5, 1.0, 0.1), counters(5, 1.0, 0.1), counters(7, 1.8, 0.14)
+    pages = Pages(texts=(first, first, late, after, after))
+    found: dict[str, float | None] = {}
+
+    async def check(side: Side) -> None:
+        assert await send(side, 0) is None
+        found.update(side.records[-1].figures(0, "n_minus_1"))
+
+    with_side(simulator(*FLAGS).url, pages, check, "shared")
+
+    told = {name: round(value, 6) for name, value in found.items() if value is not None}
+    assert told == {"ttft_ms": 400.0, "tpot_ms": 20.0, "decode_tok_s": 50.0, "e2el_ms": 2000.0}
+    assert pages.texts == []
+
+
+def test_nothing_is_sent_to_a_shared_server_while_requests_of_others_wait(simulator: StartSimulator) -> None:
+    busy, free = counters(5, 1.0, 0.1, waiting=3), counters(5, 1.0, 0.1)
+    pages = Pages(texts=(busy, busy, free, counters(6, 1.2, 0.12), free))
+
+    async def check(side: Side) -> None:
+        await side.begin(0)
+        assert (await side.shoot(0)).fault is None
+
+    with_side(simulator(*FLAGS).url, pages, check, "shared")
+
+    assert len(pages.texts) == 1, "one at the begin, two before the request, one after it"
+
+
+def test_a_shared_server_that_stays_busy_leaves_the_gate_open(simulator: StartSimulator) -> None:
+    url = simulator(*FLAGS).url
+    pages = Pages(texts=(counters(5, 1.0, 0.1, waiting=3),) * 9)
+
+    async def run() -> Result:
+        variant = variant_at(url, "shared", silence_timeout_s=0.1)
+        async with httpx.AsyncClient(base_url=url, transport=pages) as client:
+            side = Side(variant, attach_server(variant), client, SHORT, shipped_prompts(1))
+            return await Measurement({SUBJECT: side}, SPEC, Conditions(1)).run()
+
+    [verdict] = asyncio.run(run()).verdicts
+
+    assert verdict.outcome == "INCONCLUSIVE"
+    assert verdict.reason == (
+        f"requests of others waited on {url} for 0.1 s (3 at the last look), and traffic: shared sends none "
+        "beside them; measure when the server is less busy"
+    )
+
+
+def test_a_shared_server_without_counters_cannot_be_judged(simulator: StartSimulator) -> None:
+    url = simulator(*FLAGS).url
+    faults: list[str | None] = []
+
+    async def check(side: Side) -> None:
+        faults.append(await send(side, 0))
+
+    with_side(url, Pages(hidden=True), check, "shared")
+
+    [fault] = faults
+    assert fault == (
+        f"{url} shows no /metrics, and a server with traffic: shared is judged by its counters; let it show "
+        "them, or keep others off it and say traffic: exclusive"
+    )
+
+
+def test_a_shared_server_is_measured_beside_the_traffic_of_others(simulator: StartSimulator) -> None:
+    url = simulator("--jit-s", "0", "--slowdown", "0.1", "--fault", "foreign_traffic=5").url
+    variant = variant_at(url, "shared")
+
+    async def run() -> Result:
+        async with open_async_client(url) as client:
+            side = Side(variant, attach_server(variant), client, SHORT, shipped_prompts(4))
+            spec = replace(parse_mark({"min_decode": 1, "max_rounds": 3}), load=SHORT)
+            return await Measurement({SUBJECT: side}, spec, Conditions(1)).run()
+
+    result = asyncio.run(run())
+
+    assert result.verdicts[0].outcome in ("PASS", "INCONCLUSIVE"), result.verdicts
+    assert (result.decode_tok_s or 0) > 1
+    assert (result.output_tok_s, result.prefill_tok_s) == (None, None)
+    assert COUNTED in result.notes
 
 
 def test_several_streams_on_a_shared_server_are_refused(simulator: StartSimulator, tmp_path: Path) -> None:
