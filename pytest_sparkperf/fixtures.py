@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from pytest_sparkperf.core.errors import SparkPerfError
 from pytest_sparkperf.core.gate import GateSpec, parse_ab, parse_mark
 from pytest_sparkperf.core.result import RequestResult, Result
 from pytest_sparkperf.core.targets import Target
-from pytest_sparkperf.marks import GATE, Gate, rooted
+from pytest_sparkperf.marks import GATE, Gate, note_cell, rooted
 from pytest_sparkperf.protocol import SKIP_REASON
 from pytest_sparkperf.session import RUN, Run
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from pytest_sparkperf.adapters.http import httpx
     from pytest_sparkperf.adapters.server import Server
 
+# Takes the keywords, the gate and the result of a measurement in a test's body.
+Note = Callable[[Mapping[str, Any], GateSpec, Result], None]
 # Longer than any answer takes, and yet not for ever.
 _CLIENT_TIMEOUT_S = 600.0
 
@@ -110,14 +113,21 @@ def sparkperf_async_client(request: pytest.FixtureRequest) -> Iterator[httpx.Asy
     asyncio.run(client.aclose())
 
 
+def _note(request: pytest.FixtureRequest) -> Note:
+    return partial(note_cell, request.node)
+
+
 class Measure:
     """Measures in a test's body; takes the keywords of the mark."""
 
-    def __init__(self, run: Run, base: GateSpec, test: str, folder: Path) -> None:
+    def __init__(
+        self, run: Run, base: GateSpec, test: str, folder: Path, note: Note = lambda *_: None
+    ) -> None:
         self._run = run
         self._base = base
         self._test = test
         self._folder = folder
+        self._note = note
 
     def __call__(self, **keywords: Any) -> Result:
         """Measure a load and return its Result; without limits it ends at +-2 % or 6 rounds.
@@ -130,9 +140,11 @@ class Measure:
         try:
             words = rooted({**self._base.variant_words, **keywords}, self._folder)
             spec = parse_mark(words, self._run.config.workloads)
-            return self._run.measure(spec, self._test, gates=1)
+            result = self._run.measure(spec, self._test, gates=1)
         except SparkPerfError as error:
             raise error.with_traceback(None) from None  # the caller's line says where, ours says nothing
+        self._note(keywords, spec, result)
+        return result
 
     def request(self, *, messages: Any = None, prompt: str | None = None, **body: Any) -> RequestResult:
         """Send one request of one's own and return what came of it; judges nothing."""
@@ -148,17 +160,20 @@ class Measure:
 @pytest.fixture
 def sparkperf_measure(request: pytest.FixtureRequest) -> Measure:
     """Measure freely: ``sparkperf_measure(k=3, concurrency=8)``, ``sparkperf_measure.request(...)``."""
-    return Measure(_run(request), _spec(request), request.node.nodeid, request.path.parent)
+    return Measure(_run(request), _spec(request), request.node.nodeid, request.path.parent, _note(request))
 
 
 class Compare:
     """Compares two servers in a test's body, measured in turn."""
 
-    def __init__(self, run: Run, base: GateSpec, test: str, folder: Path) -> None:
+    def __init__(
+        self, run: Run, base: GateSpec, test: str, folder: Path, note: Note = lambda *_: None
+    ) -> None:
         self._run = run
         self._base = base
         self._test = test
         self._folder = folder
+        self._note = note
 
     def __call__(self, a: Any = None, b: Any = None, **keywords: Any) -> Result:
         """Measure A and B in turn and return the Result of B; ``ratio`` is B's speed over A's.
@@ -171,15 +186,17 @@ class Compare:
         try:
             words, workloads = rooted(keywords, self._folder), self._run.config.workloads
             spec = parse_ab(a, b, words, self._base, workloads)
-            return self._run.measure(spec, self._test, gates=1)
+            result = self._run.measure(spec, self._test, gates=1)
         except SparkPerfError as error:
             raise error.with_traceback(None) from None
+        self._note({"a": a, "b": b, **keywords}, spec, result)
+        return result
 
 
 @pytest.fixture
 def sparkperf_ab(request: pytest.FixtureRequest) -> Compare:
     """Compare two servers: ``sparkperf_ab(a={"k": 0}, b={"k": 3}).ratio``."""
-    return Compare(_run(request), _spec(request), request.node.nodeid, request.path.parent)
+    return Compare(_run(request), _spec(request), request.node.nodeid, request.path.parent, _note(request))
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from pytest_sparkperf.core.gate import GateSpec, Workloads, merge_marks, parse_m
 from pytest_sparkperf.core.kinds import shortened
 from pytest_sparkperf.core.report import worst
 from pytest_sparkperf.core.result import Result
+from pytest_sparkperf.core.sweep import Cell, cell_of
 
 MARK = "sparkperf"
 MARK_LINE = (
@@ -43,7 +44,8 @@ FIXTURES = frozenset(
 class Gate:
     """What is known of one item while it runs; an item that only uses our fixtures is not ``marked``.
 
-    ``called`` says that its body has begun, ``again`` that somebody runs the item a second time.
+    ``called`` says that its body has begun, ``again`` that somebody runs the item a second time; ``cells``
+    are the measurements of its body.
     """
 
     marked: bool
@@ -52,6 +54,7 @@ class Gate:
     error: str | None = None
     expected: bool = False
     result: Result | None = None
+    cells: list[Cell] = field(default_factory=list)
     called: bool = False
     again: bool = False
 
@@ -118,3 +121,21 @@ def _closest_first(item: pytest.Item) -> list[pytest.Mark]:
     of_parameters = [mark for mark in getattr(callspec, "marks", ()) if mark.name == MARK]
     others = [mark for mark in item.iter_markers(MARK) if not any(mark is one for one in of_parameters)]
     return [*of_parameters, *others]
+
+
+def test_of(item: pytest.Item) -> str:
+    """Return the name of an item without its parameters: that of the sweep it is a part of."""
+    name = getattr(item, "originalname", None) or item.name
+    return item.nodeid.removesuffix(item.name) + name
+
+
+def params_of(item: pytest.Item) -> dict[str, Any]:
+    """Return the parameters of an item by name; empty where it has none."""
+    return dict(getattr(getattr(item, "callspec", None), "params", {}))
+
+
+def note_cell(item: pytest.Item, keywords: Mapping[str, Any], spec: GateSpec, result: Result) -> None:
+    """Note a measurement of an item's body; ``keywords`` are what it was asked for with."""
+    gate = item.stash.get(GATE, None)
+    if gate is not None:
+        gate.cells.append(cell_of(test_of(item), {**params_of(item), **keywords}, spec, result))

@@ -36,7 +36,7 @@ class Settings:
     """What the options of this run say; the command line has already won over the ini file.
 
     ``baseline_ref``: the git ref that baselines are read from, None for the working tree; ``config_ref``:
-    the one that the file is read from.
+    the one that the file is read from. ``resume``: the file of a run that was broken off.
     """
 
     enabled: bool
@@ -52,6 +52,7 @@ class Settings:
     baseline_ref: str | None = None
     missing_baseline: MissingBaseline = "fail"
     config_ref: str | None = None
+    resume: Path | None = None
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -94,6 +95,12 @@ def add_options(parser: pytest.Parser) -> None:
         dest="sparkperf_inconclusive",
         choices=("skip", "fail"),
         help="What a gate does that could prove neither PASS nor FAIL (default: skip).",
+    )
+    group.addoption(
+        "--sparkperf-resume",
+        dest="sparkperf_resume",
+        metavar="FILE",
+        help="Keep each finished measurement in FILE, and do not measure again what stands there.",
     )
     group.addoption(
         "--sparkperf-lock-timeout",
@@ -180,6 +187,7 @@ def read_settings(config: pytest.Config) -> Settings:
         baseline_ref=baseline_ref,
         missing_baseline=_missing_baseline(config),
         config_ref=_either(config, "sparkperf_config_ref"),
+        resume=_resume(config),
     )
 
 
@@ -287,3 +295,19 @@ def _inconclusive(config: pytest.Config) -> Inconclusive:
     if value == "fail":
         return "fail"
     raise pytest.UsageError(f"sparkperf_inconclusive = {value} in the ini file; valid are skip and fail")
+
+
+def _resume(config: pytest.Config) -> Path | None:
+    """Return the file of a run to be resumed, relative to where pytest was called.
+
+    Not in CI: what stands in a file is not measured, so that a change could bring its own figures.
+    """
+    name: str | None = config.getoption("sparkperf_resume")
+    if name is None:
+        return None
+    if os.environ.get("CI", "").lower() not in ("", "0", "false"):
+        raise pytest.UsageError(
+            f"--sparkperf-resume={name} is refused with CI set, where gates must measure and not read what "
+            "somebody measured before; leave it out"
+        )
+    return Path(config.invocation_params.dir) / name

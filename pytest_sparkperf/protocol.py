@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -16,8 +16,9 @@ from pytest_sparkperf.core.keywords import valid_keywords
 from pytest_sparkperf.core.order_of_starts import NO_SERVER, fewest_starts, server_needs
 from pytest_sparkperf.core.report import failure_text, inconclusive_text, summary_lines
 from pytest_sparkperf.core.result import Result
+from pytest_sparkperf.core.sweep import Cell, cell_of
 from pytest_sparkperf.core.targets import Config
-from pytest_sparkperf.marks import GATE, GATE_FIXTURE, Gate, has_mark, is_gate, read_mark
+from pytest_sparkperf.marks import GATE, GATE_FIXTURE, Gate, has_mark, is_gate, params_of, read_mark, test_of
 from pytest_sparkperf.session import RUN, Run
 
 SKIP_REASON = "a performance gate: runs with --sparkperf"
@@ -209,6 +210,8 @@ def finish_report(
     run = item.config.stash[RUN]
     if gate is None or gate.again or not run.settings.enabled or not _is_last_word(call, report):
         return report
+    # Plain values only: xdist carries a report's attributes to the controller as JSON.
+    report.sparkperf_cells = [asdict(cell) for cell in _cells(item, gate)]  # type: ignore[attr-defined]  # pytest allows extra attributes on a report
     expected = hasattr(report, "wasxfail")
     if gate.result is None:
         if gate.error is not None and not report.failed:
@@ -223,9 +226,16 @@ def finish_report(
         _add_section(report, failure_text(gate.result))
     worker = _worker(item.config)
     name = item.nodeid if worker is None else f"[{worker.name}] {item.nodeid}"
-    # Plain values only: xdist carries a report's attributes to the controller as JSON.
     report.sparkperf = {"outcome": gate.outcome, "lines": summary_lines(name, gate.result)}  # type: ignore[attr-defined]  # pytest allows extra attributes on a report
     return report
+
+
+def _cells(item: pytest.Item, gate: Gate) -> list[Cell]:
+    """Return what an item adds to a sweep: its mark's measurement under parameters, and those of its body."""
+    params = params_of(item)
+    if gate.result is None or gate.spec is None or not params:
+        return gate.cells
+    return [cell_of(test_of(item), params, gate.spec, gate.result), *gate.cells]
 
 
 def _is_last_word(call: pytest.CallInfo[None], report: pytest.TestReport) -> bool:

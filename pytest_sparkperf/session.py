@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from pytest_sparkperf.core.design import check_claims, claims_of
 from pytest_sparkperf.core.document import parse_targets
 from pytest_sparkperf.core.errors import ConfigError, SparkPerfError
 from pytest_sparkperf.core.gate import GateSpec
+from pytest_sparkperf.core.kept import KEPT, gate_digest, is_worth_keeping
 from pytest_sparkperf.core.kinds import is_plain_mapping
 from pytest_sparkperf.core.load import Load
 from pytest_sparkperf.core.order import SUBJECT, Arm
@@ -21,12 +22,14 @@ from pytest_sparkperf.core.residents import fit_together, residents
 from pytest_sparkperf.core.result import RequestResult, Result
 from pytest_sparkperf.core.server_memory import check_facts_of
 from pytest_sparkperf.core.shared import check_shared
+from pytest_sparkperf.core.sweep import Cell
 from pytest_sparkperf.core.targets import SIMULATOR, Config, Target, find_target
 from pytest_sparkperf.core.variant import Variant, make_variant
 from pytest_sparkperf.options import Settings
 
 if TYPE_CHECKING:
     from pytest_sparkperf.adapters.config_ref import FilesAtRef
+    from pytest_sparkperf.adapters.kept_file import KeptFile
     from pytest_sparkperf.adapters.server import Server
     from pytest_sparkperf.adapters.store import Files
     from pytest_sparkperf.experiment.bench import Bench
@@ -60,7 +63,10 @@ class Run:
     _at_ref: FilesAtRef | None = None
     _baselines: Files | None = None
     _variants: list[Variant] = field(default_factory=list)
+    cells: list[Cell] = field(default_factory=list)
     _limits: int = 0
+    _kept: KeptFile | None = None
+    _asked: dict[str, int] = field(default_factory=dict)
     _bench: Bench | None = None
     _logs: Path | None = None
 
@@ -90,6 +96,13 @@ class Run:
                 run._baselines = open_files(settings.baseline_dir, settings.baseline_ref, settings.rootdir)
             except ConfigError as error:
                 raise pytest.UsageError(f"--sparkperf-baseline-ref: {error}") from None
+        if settings.enabled and settings.resume is not None:
+            from pytest_sparkperf.adapters.kept_file import KeptFile
+
+            try:
+                run._kept = KeptFile(settings.resume)
+            except ConfigError as error:
+                raise pytest.UsageError(f"--sparkperf-resume: {error}") from None
         return run
 
     def load_targets(self, config: pytest.Config) -> None:
@@ -196,8 +209,20 @@ class Run:
 
         The stored runs are those of ``test``, or of the gate's own name.
         """
-        bench, gates = self._open_bench(), gates or max(1, self._limits)
-        return bench.measure(self.variants(spec), spec, gates=gates, test=spec.name or test)
+        gates, variants = gates or max(1, self._limits), self.variants(spec)
+        if self._kept is None:
+            return self._open_bench().measure(variants, spec, gates=gates, test=spec.name or test)
+        digest = gate_digest(test, spec, variants, gates)
+        # A test may measure the same twice, and means two measurements.
+        self._asked[digest] = self._asked.get(digest, 0) + 1
+        digest += f"-{self._asked[digest]}"
+        found = self._kept.find(digest)
+        if found is not None:
+            return replace(found, notes=(*found.notes, KEPT))
+        result = self._open_bench().measure(variants, spec, gates=gates, test=spec.name or test)
+        if is_worth_keeping(result):
+            self._kept.add(digest, test, result)
+        return result
 
     def request(self, spec: GateSpec, body: Mapping[str, Any]) -> RequestResult:
         """Send one request and judge nothing."""
@@ -300,6 +325,7 @@ class Listener:
         self._run = run
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._run.cells += (Cell(**cell) for cell in getattr(report, "sparkperf_cells", ()))
         said: Mapping[str, Any] | None = getattr(report, "sparkperf", None)
         if said is not None:
             self._run.seen.append(Seen(said["outcome"], tuple(said["lines"])))

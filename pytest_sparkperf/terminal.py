@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_sparkperf.core.sweep import sweep_lines
 from pytest_sparkperf.session import Run
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ def _measured(config: pytest.Config, run: Run) -> str:
 
 def summary(reporter: TerminalReporter, run: Run) -> None:
     """Write what each gate found, unless summaries are off."""
-    if not run.seen or reporter.no_summary:
+    tables = list(sweep_lines(run.cells))
+    if not (run.seen or tables) or reporter.no_summary:
         return
     reporter.section("sparkperf")
     if run.changed:
@@ -57,6 +59,8 @@ def summary(reporter: TerminalReporter, run: Run) -> None:
         for line in rest:
             word = next((word for word in _COLOURS if word in line.split(":", 1)[0].split()), None)
             reporter.write_line(line, **({_COLOURS[word]: True} if word else {}))
+    for line in tables:
+        reporter.write_line(line)
 
 
 class LastWord:
