@@ -135,7 +135,7 @@ def test_a_pull_request_cannot_bring_its_own_limits() -> None:
     assert "self-hosted" not in document["jobs"]["wheel"]["runs-on"]
 
 
-@pytest.mark.parametrize(("name", "job"), [("pre-merge.yml", "gate"), ("nightly.yml", "record")])
+@pytest.mark.parametrize(("name", "job"), [("pre-merge.yml", "gate"), ("nightly.yml", "measure")])
 def test_a_workflow_stops_what_is_left_whatever_happened(name: str, job: str) -> None:
     last = steps(name, job)[-1]
 
@@ -145,12 +145,26 @@ def test_a_workflow_stops_what_is_left_whatever_happened(name: str, job: str) ->
 
 def test_only_the_night_on_main_records() -> None:
     runs = {
-        name: str(steps(name, job)) for name, job in (("pre-merge.yml", "gate"), ("nightly.yml", "record"))
+        name: str(steps(name, job)) for name, job in (("pre-merge.yml", "gate"), ("nightly.yml", "measure"))
     }
 
     assert "--sparkperf-record" in runs["nightly.yml"]
     assert "--sparkperf-record" not in runs["pre-merge.yml"]
-    assert workflow("nightly.yml")["jobs"]["record"]["if"] == "github.ref == 'refs/heads/main'"
+    assert workflow("nightly.yml")["jobs"]["measure"]["if"] == "github.ref == 'refs/heads/main'"
+
+
+def test_the_spark_measures_and_a_hosted_job_commits() -> None:
+    document = workflow("nightly.yml")
+    may_write = [name for name, job in document["jobs"].items() if "permissions" in job]
+
+    assert document["permissions"] == {"contents": "read"}
+    assert may_write == ["commit"]
+    assert "self-hosted" not in document["jobs"]["commit"]["runs-on"]
+    assert all(
+        step["with"]["persist-credentials"] is False
+        for step in steps("nightly.yml", "measure")
+        if "actions/checkout" in step.get("uses", "")
+    )
 
 
 def test_the_workflows_use_options_that_there_are() -> None:
