@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_sparkperf.core.design import main_metric
 from pytest_sparkperf.core.errors import SparkPerfError
 from pytest_sparkperf.core.gate import GateSpec, parse_ab, parse_mark
+from pytest_sparkperf.core.k_sweep import Sweep, run_sweep
 from pytest_sparkperf.core.result import RequestResult, Result
 from pytest_sparkperf.core.targets import Target
 from pytest_sparkperf.marks import GATE, Gate, note_cell, rooted
@@ -184,19 +186,62 @@ class Compare:
         """
         __tracebackhide__ = True
         try:
-            words, workloads = rooted(keywords, self._folder), self._run.config.workloads
-            spec = parse_ab(a, b, words, self._base, workloads)
+            spec = self.spec(a, b, **keywords)
             result = self._run.measure(spec, self._test, gates=1)
         except SparkPerfError as error:
             raise error.with_traceback(None) from None
         self._note({"a": a, "b": b, **keywords}, spec, result)
         return result
 
+    def spec(self, a: Any = None, b: Any = None, **keywords: Any) -> GateSpec:
+        """Return what is measured; raises ConfigError."""
+        words, workloads = rooted(keywords, self._folder), self._run.config.workloads
+        return parse_ab(a, b, words, self._base, workloads)
+
 
 @pytest.fixture
 def sparkperf_ab(request: pytest.FixtureRequest) -> Compare:
     """Compare two servers: ``sparkperf_ab(a={"k": 0}, b={"k": 3}).ratio``."""
     return Compare(_run(request), _spec(request), request.node.nodeid, request.path.parent, _note(request))
+
+
+class SweepK:
+    """Sweeps the number of draft tokens in a test's body."""
+
+    def __init__(self, compare: Compare, base: GateSpec, gate: Gate | None) -> None:
+        self._compare = compare
+        self._base = base
+        self._gate = gate
+
+    def __call__(self, k: Iterable[int] = range(4), **keywords: Any) -> Sweep:
+        """Measure each k in turn with k=0, then the fastest with its neighbours; return the Sweep.
+
+        The keywords are the mark's, for all servers; up to 6 rounds where they do not say otherwise. Table
+        and chart are shown in the terminal section. Raises what ``sparkperf_ab`` raises.
+        """
+        __tracebackhide__ = True
+        words = {"max_rounds": 6, **keywords, "min_speedup": 1.0}
+
+        def compare(a: int, b: int) -> Result:
+            __tracebackhide__ = True
+            return self._compare({"k": a}, {**self._base.variant_words, "k": b}, **words)
+
+        try:
+            metric = main_metric(self._compare.spec({"k": 0}, {"k": 1}, **words).load)
+            sweep = run_sweep(k, compare, metric)
+        except SparkPerfError as error:
+            raise error.with_traceback(None) from None
+        if self._gate is not None:
+            self._gate.tables += sweep.lines()
+        return sweep
+
+
+@pytest.fixture
+def sparkperf_sweep(request: pytest.FixtureRequest) -> SweepK:
+    """Find out which number of draft tokens pays: ``sparkperf_sweep(k=range(5)).peak.k``."""
+    base, run = _spec(request), _run(request)
+    compare = Compare(run, base, request.node.nodeid, request.path.parent)
+    return SweepK(compare, base, request.node.stash.get(GATE, None))
 
 
 @pytest.fixture

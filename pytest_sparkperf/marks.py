@@ -35,6 +35,7 @@ FIXTURES = frozenset(
         "sparkperf_measure",
         "sparkperf_result",
         "sparkperf_server",
+        "sparkperf_sweep",
         "sparkperf_targets",
     }
 )
@@ -45,7 +46,7 @@ class Gate:
     """What is known of one item while it runs; an item that only uses our fixtures is not ``marked``.
 
     ``called`` says that its body has begun, ``again`` that somebody runs the item a second time; ``cells``
-    are the measurements of its body.
+    are the measurements of its body, ``tables`` lines that say what they came to.
     """
 
     marked: bool
@@ -57,6 +58,7 @@ class Gate:
     cells: list[Cell] = field(default_factory=list)
     called: bool = False
     again: bool = False
+    tables: list[str] = field(default_factory=list)
 
     @property
     def outcome(self) -> str:

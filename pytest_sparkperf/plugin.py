@@ -16,6 +16,7 @@ from pytest_sparkperf.fixtures import (
     sparkperf_measure,
     sparkperf_result,
     sparkperf_server,
+    sparkperf_sweep,
     sparkperf_targets,
 )
 from pytest_sparkperf.marks import MARK_LINE
@@ -32,6 +33,7 @@ __all__ = [
     "sparkperf_measure",
     "sparkperf_result",
     "sparkperf_server",
+    "sparkperf_sweep",
     "sparkperf_targets",
 ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -218,16 +218,25 @@ def finish_report(
             _turn_failed(report, gate.error)  # xfail expects a slow server, not a missing one
         elif gate.marked and call.when == "call" and (report.passed or expected):
             _turn_failed(report, NO_RESULT)
+        if gate.tables:
+            _tell(item, report, gate, [item.nodeid])
         return report
     fault = _fault(gate, run)
     if fault is not None and not report.failed and (gate.outcome == "ERROR" or not expected):
         _turn_failed(report, fault)
     if report.failed and call.excinfo is not None:
         _add_section(report, failure_text(gate.result))
-    worker = _worker(item.config)
-    name = item.nodeid if worker is None else f"[{worker.name}] {item.nodeid}"
-    report.sparkperf = {"outcome": gate.outcome, "lines": summary_lines(name, gate.result)}  # type: ignore[attr-defined]  # pytest allows extra attributes on a report
+    _tell(item, report, gate, summary_lines(item.nodeid, gate.result))
     return report
+
+
+def _tell(item: pytest.Item, report: pytest.TestReport, gate: Gate, lines: Sequence[str]) -> None:
+    """Hand lines, the first of them the item's name, to the terminal section."""
+    worker = _worker(item.config)
+    first = lines[0] if worker is None else f"[{worker.name}] {lines[0]}"
+    told = [first, *lines[1:], *(f"  {line}" for line in gate.tables)]
+    # Plain values only: xdist carries a report's attributes to the controller as JSON.
+    report.sparkperf = {"outcome": gate.outcome, "lines": told}  # type: ignore[attr-defined]  # pytest allows extra attributes on a report
 
 
 def _cells(item: pytest.Item, gate: Gate) -> list[Cell]:

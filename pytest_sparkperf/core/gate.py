@@ -98,6 +98,7 @@ class GateSpec:
     against: FrozenMap | None = None
     comparisons: tuple[Comparison, ...] = ()
     same_output: bool = False
+    output_options: FrozenMap = EMPTY
     max_kv_loss: float | None = None
     expect: FrozenMap = EMPTY
     max_error_rate: float = 0.0
@@ -130,8 +131,8 @@ class GateSpec:
         for name in ("args", "env"):
             if name in changes:
                 changes[name] = FrozenMap(changes[name])
-        alone = replace(self, against=None, comparisons=(), same_output=False, max_kv_loss=None, limits=())
-        return replace(alone, **changes)
+        alone = replace(self, against=None, comparisons=(), max_kv_loss=None, limits=())
+        return replace(alone, **changes, same_output=False, output_options=EMPTY)
 
 
 class MarkError(ConfigError):
@@ -186,7 +187,8 @@ def _spec(given: Mapping[str, Any]) -> GateSpec:
         limits=tuple(_limits(given)),
         against=_against(given.get("against")),
         comparisons=tuple(_comparisons(given)),
-        same_output=given.get("same_output", False),
+        same_output=bool(given.get("same_output", False)),
+        output_options=_output_options(given.get("same_output")),
         max_kv_loss=given.get("max_kv_loss"),
         expect=FrozenMap(given.get("expect")),
         max_error_rate=float(given.get("max_error_rate", 0)),
@@ -237,6 +239,11 @@ def _comparisons(given: Mapping[str, Any]) -> Iterator[Comparison]:
             )
         elif value is not None:
             yield Comparison(name, None, float(value))
+
+
+def _output_options(value: Any) -> FrozenMap:
+    """Return how outputs are compared, where a mark says more than that they must be equal."""
+    return FrozenMap(value) if isinstance(value, Mapping) else EMPTY
 
 
 def _against(value: Any) -> FrozenMap | None:

@@ -67,6 +67,17 @@ def _metrics(value: Any, kind: Kind) -> bool:
     return is_plain_mapping(value) and bool(value) and all(map(kind.accepts, value.values()))
 
 
+def _is_output_comparison(value: Any) -> bool:
+    if isinstance(value, bool):
+        return True
+    kinds = {"max_tokens": COUNT, "thinking": _SWITCH, "guided": _SWITCH, "strict": _SWITCH}
+    return (
+        is_plain_mapping(value)
+        and bool(value)
+        and all(name in kinds and kinds[name].accepts(one) for name, one in value.items())
+    )
+
+
 _SWITCH = Kind("True or False", lambda value: isinstance(value, bool))
 _ENVIRONMENT = Kind("a dict of environment variables to texts or numbers", is_environment)
 _SAMPLING = Kind("'greedy', 'server' or a dict", _sampling)
@@ -74,6 +85,7 @@ _RATE = Kind("a number above 0", lambda value: value == float("inf") or POSITIVE
 _AGAINST = Kind("a dict of variant keywords or a target's name", _against)
 _SLOWDOWN = Kind("a number from 0 to 1 or a dict of metrics to such numbers", _share_or_dict)
 _SPEEDUP = Kind("a number above 0 or a dict of metrics to such numbers", _factor_or_dict)
+_SAME_OUTPUT = Kind("True, False or a dict of max_tokens, thinking, guided and strict", _is_output_comparison)
 _ROUNDS = Kind("a whole number from 3 to 12", lambda value: is_whole(value) and 3 <= value <= 12)
 _TOLERANCE = Kind(
     "a number from 0 up to, but not including, 1", lambda value: is_number(value) and 0 <= value < 1
@@ -153,7 +165,7 @@ _COMPARISON = (
     Keyword("against", "comparison", _AGAINST, "what to compare with", '{"k": 0}'),
     Keyword("max_slowdown", "comparison", _SLOWDOWN, "the share that may be lost", "0.05"),
     Keyword("min_speedup", "comparison", _SPEEDUP, "the least factor", "1.25"),
-    Keyword("same_output", "comparison", _SWITCH, "whether outputs must be equal", "True"),
+    Keyword("same_output", "comparison", _SAME_OUTPUT, "whether outputs must be equal", "True"),
     Keyword("max_kv_loss", "comparison", SHARE, "the share that may be lost", "0.2"),
 )
 

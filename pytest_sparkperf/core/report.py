@@ -11,8 +11,8 @@ from pytest_sparkperf.core.result import Outcome, Result, Verdict
 
 _WORST_FIRST: tuple[Outcome, ...] = ("ERROR", "FAIL", "INCONCLUSIVE", "PASS")
 _SHOWN = ("decode_tok_s", "output_tok_s", "prefill_tok_s", "ttft_ms", "tpot_ms", "e2el_ms")
-_SIMULATED = "SIMULATED"
-SIMULATED = f"{_SIMULATED}: a figure of the embedded simulator says nothing about a real server"
+SIMULATED_WORD = "SIMULATED"
+SIMULATED = f"{SIMULATED_WORD}: a figure of the embedded simulator says nothing about a real server"
 
 
 def worst(verdicts: Sequence[Verdict]) -> Outcome | None:
@@ -131,7 +131,7 @@ def result_lines(result: Result) -> list[str]:
         lines.append("judged by assumed spreads; sparkperf calibrate measures this machine's own")
     if result.against is not None:
         lines += [f"against {server_line(result.against)}: {measured_line(result.against)}"]
-    return [f"{_SIMULATED} {line}" for line in lines] if result.simulated else lines
+    return [f"{SIMULATED_WORD} {line}" for line in lines] if result.simulated else lines
 
 
 def failure_text(result: Result) -> str:
@@ -148,7 +148,7 @@ def inconclusive_text(result: Result) -> str:
         if verdict.outcome == "INCONCLUSIVE"
     ]
     text = "; ".join(undecided)
-    return f"{_SIMULATED} {text}" if result.simulated else text
+    return f"{SIMULATED_WORD} {text}" if result.simulated else text
 
 
 def summary_lines(nodeid: str, result: Result) -> list[str]:

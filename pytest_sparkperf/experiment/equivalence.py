@@ -41,6 +41,8 @@ Opener = Callable[[], AbstractAsyncContextManager[OpenServer]]
 # A shipped prompt has about 1,000 tokens by most tokenizers, fewer by none.
 _TOKENS_PER_PART = 800
 _MOST_PARTS = 8
+# An answer of the conversation is a tool call or a short text.
+_TALK_TOKENS = 256
 # The conversation by itself is longer than several of these.
 _SMALL_BLOCK = 256
 
@@ -55,7 +57,7 @@ class Plan:
     sets: tuple[QuestionSet, ...]
     late: tuple[QuestionSet, ...] = ()
     conversation: bool = True
-    conversation_tokens: int = 256
+    conversation_tokens: int = _TALK_TOKENS
     strict: bool = False
     check: SchemaCheck | None = None
 
@@ -66,10 +68,14 @@ def default_plan(
     thinking: bool = True,
     guided: bool = True,
     max_tokens: int | None = None,
+    strict: bool = False,
     own: Sequence[Question] = (),
     check: SchemaCheck | None = None,
 ) -> Plan:
-    """Return the plan of ``same_output=True``; without ``guided`` nothing that needs a grammar is asked."""
+    """Return the plan of ``same_output=True``; without ``guided`` nothing that needs a grammar is asked.
+
+    ``strict`` counts near-ties as divergences.
+    """
     plain = plain_questions(max_tokens=max_tokens)
     size = max_tokens or OUTPUT_TOKENS
     sets = [QuestionSet("plain", plain, again=True)]
@@ -91,7 +97,10 @@ def default_plan(
         late.insert(1, QuestionSet("structured output, thinking", behind, by_value=True))
     if own:
         sets.append(QuestionSet("own messages", tuple(own), by_value=True, again=True))
-    return Plan(tuple(sets), tuple(late) if guided else (), check=check)
+    talk = min(size, _TALK_TOKENS)
+    return Plan(
+        tuple(sets), tuple(late) if guided else (), conversation_tokens=talk, strict=strict, check=check
+    )
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from pytest_sparkperf.adapters.schema import schema_check
 from pytest_sparkperf.adapters.server import Server
 from pytest_sparkperf.core.equivalence_report import EquivalenceReport, report_lines
 from pytest_sparkperf.core.gate import GateSpec
-from pytest_sparkperf.core.question import own_questions
+from pytest_sparkperf.core.question import OUTPUT_TOKENS, own_questions
 from pytest_sparkperf.core.result import Result, Verdict
 from pytest_sparkperf.experiment.answers import OpenServer
 from pytest_sparkperf.experiment.equivalence import Asked, ask_both, default_plan
@@ -25,8 +25,9 @@ async def ask_servers(off: Server, on: Server, spec: GateSpec) -> Asked:
 
     Where lines are in doubt afterwards, a second start of ``off`` may clear them: see :func:`ask_again`.
     """
-    own = own_questions(read_own_files(spec.load))
-    plan = default_plan(concurrency=spec.load.concurrency, own=own, check=schema_check())
+    options = dict(spec.output_options)
+    own = own_questions(read_own_files(spec.load), max_tokens=options.get("max_tokens", OUTPUT_TOKENS))
+    plan = default_plan(concurrency=spec.load.concurrency, own=own, check=schema_check(), **options)
     return await ask_both(plan, lambda: _opened(off), lambda: _opened(on))
 
 

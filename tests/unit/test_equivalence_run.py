@@ -397,3 +397,12 @@ def test_a_death_comes_with_its_cause_and_the_logs_last_lines() -> None:
     assert len(tail) == 12
     assert all(text.startswith("  | ") for text in tail)
     assert "EngineDeadError" not in report.deaths[0]
+
+
+def test_a_plan_may_be_shorter_and_stricter() -> None:
+    plan = default_plan(max_tokens=64, thinking=False, guided=False, strict=True)
+
+    assert [one.name for one in plan.sets] == ["plain", "tool calls"]
+    assert {question.max_tokens for question in plan.sets[0].questions} == {64}
+    assert (plan.late, plan.strict, plan.conversation_tokens) == ((), True, 64)
+    assert default_plan().conversation_tokens == 256

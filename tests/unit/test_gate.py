@@ -439,6 +439,25 @@ def test_own_messages_and_tools_contradict_other_loads(keywords: dict[str, Any],
     assert faults_of(**keywords) == [text]
 
 
+def test_outputs_may_be_compared_in_another_way() -> None:
+    options = {"max_tokens": 64, "thinking": False, "guided": False, "strict": True}
+
+    spec = parse_mark({"k": 3, "against": {"k": 0}, "same_output": options})
+
+    assert spec.same_output
+    assert spec.output_options == options
+    assert parse_mark({"k": 3, "against": {"k": 0}, "same_output": True}).output_options == {}
+    assert spec.reference() == parse_mark({"k": 0})
+
+
+@pytest.mark.parametrize("value", [1, {}, {"tokens": 64}, {"max_tokens": 0}, {"strict": 1}])
+def test_other_ways_to_compare_outputs_are_refused(value: Any) -> None:
+    assert faults_of(same_output=value, against={"k": 0})[0] == (
+        f"same_output={value!r} is not True, False or a dict of max_tokens, thinking, guided and strict; "
+        "give whether outputs must be equal, such as same_output=True"
+    )
+
+
 def test_the_reference_of_a_comparison_limits_nothing() -> None:
     spec = parse_mark({"k": 3, "against": {"k": 0}, "max_kv_loss": 0.2, "same_output": True})
 
