@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +37,8 @@ class Settings:
     """What the options of this run say; the command line has already won over the ini file.
 
     ``baseline_ref``: the git ref that baselines are read from, None for the working tree; ``config_ref``:
-    the one that the file is read from. ``resume``: the file of a run that was broken off.
+    the one that the file is read from. ``resume``: the file of a run that was broken off. ``record_batch``
+    marks records that one bootstrap makes.
     """
 
     enabled: bool
@@ -53,6 +55,7 @@ class Settings:
     missing_baseline: MissingBaseline = "fail"
     config_ref: str | None = None
     resume: Path | None = None
+    record_batch: str | None = None
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -131,6 +134,9 @@ def _add_baseline_options(group: pytest.OptionGroup) -> None:
         help="Keep the runs of gates with max_slowdown and no against= as baselines of this machine.",
     )
     group.addoption(
+        "--sparkperf-record-batch", dest="sparkperf_record_batch", metavar="NAME", help=argparse.SUPPRESS
+    )
+    group.addoption(
         "--sparkperf-baseline-dir",
         dest="sparkperf_baseline_dir",
         metavar="DIR",
@@ -188,6 +194,7 @@ def read_settings(config: pytest.Config) -> Settings:
         missing_baseline=_missing_baseline(config),
         config_ref=_either(config, "sparkperf_config_ref"),
         resume=_resume(config),
+        record_batch=config.getoption("sparkperf_record_batch"),
     )
 
 

@@ -42,7 +42,7 @@ def collect_gates(arguments: Sequence[str]) -> Collector:
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
         status = pytest.main(
-            [*_loading(), "--sparkperf", "--collect-only", "-q", *arguments], plugins=[collector]
+            [*loading(), "--sparkperf", "--collect-only", "-q", *arguments], plugins=[collector]
         )
     if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         raise ConfigError(f"pytest could not collect the suite:\n{said.getvalue().strip()}")
@@ -54,7 +54,7 @@ def collect_gates(arguments: Sequence[str]) -> Collector:
     return collector
 
 
-def _loading() -> tuple[str, ...]:
-    """Load the plugin by name where the package is not installed, so that pytest does not know it."""
+def loading() -> tuple[str, ...]:
+    """Return what loads the plugin by name where the package is not installed, so pytest cannot know it."""
     known = entry_points(group="pytest11", name="sparkperf")
     return () if known else ("-p", _PLUGIN)

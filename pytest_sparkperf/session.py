@@ -270,6 +270,7 @@ class Run:
             folder if self.settings.record else None,
             head_commit(self.settings.rootdir) if self.settings.record else None,
             self._facts_of_hooks,
+            batch=self.settings.record_batch,
         )
 
     def _facts_of_hooks(self, variant: Variant, facts: Mapping[str, Any]) -> Mapping[str, Any]:

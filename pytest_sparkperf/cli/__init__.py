@@ -10,7 +10,7 @@ from importlib import import_module
 _COMMANDS = {
     "baseline": (
         "pytest_sparkperf.cli.baseline",
-        "list, show, diff, prune or import what runs are judged against",
+        "list, show, diff, prune, import or bootstrap what runs are judged by",
     ),
     "calibrate": ("pytest_sparkperf.cli.calibrate", "measure how much a server and this machine scatter"),
     "compare": ("pytest_sparkperf.cli.compare", "put two results of other tools beside each other"),

@@ -1,4 +1,4 @@
-"""``sparkperf baseline list|show|diff|prune|import``: what is kept, and its upkeep."""
+"""``sparkperf baseline list|show|diff|prune|import|bootstrap``: what is kept, and its upkeep."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from pytest_sparkperf.adapters.store import (
     baseline_path,
     load_file,
 )
+from pytest_sparkperf.cli.bootstrap import bootstrap
 from pytest_sparkperf.cli.files import result_text
-from pytest_sparkperf.core.baseline import OWN, BaselineFile, Series, append_record
+from pytest_sparkperf.core.baseline import ANCHOR_RECORDS, OWN, BaselineFile, Series, append_record
 from pytest_sparkperf.core.baseline_report import diff_lines, list_lines, show_lines
 from pytest_sparkperf.core.baseline_schema import to_document
 from pytest_sparkperf.core.errors import ConfigError
@@ -34,7 +35,11 @@ from pytest_sparkperf.core.targets import Hardware
 
 def main(argv: Sequence[str]) -> int:
     """Run one of the commands and return its exit status: 0 fine, 1 finding, 2 usage."""
-    options = _parser().parse_args(argv)
+    parser = _parser()
+    options, rest = parser.parse_known_args(argv)
+    if rest and options.command is not _bootstrap:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    options.pytest_arguments = rest
     command: Callable[[argparse.Namespace], int] = options.command
     try:
         return command(options)
@@ -74,6 +79,11 @@ def _parser() -> argparse.ArgumentParser:
     prune.add_argument("--yes", action="store_true", help="remove them")
     prune.add_argument("test", nargs="?", help="a test's name, or part of it")
     _add_import(add("import", _import, "Keep the result of another tool, marked as such."))
+    first = add(
+        "bootstrap", _bootstrap, "Record a first set: run a suite over and over, each on fresh servers."
+    )
+    first.usage = "sparkperf baseline bootstrap [--starts N] [PYTEST ARGUMENTS]"
+    first.add_argument("--starts", type=int, default=ANCHOR_RECORDS, help="runs (default: %(default)s)")
     return parser
 
 
@@ -156,6 +166,13 @@ def _import(options: argparse.Namespace) -> int:
         print(f"imported into {options.test} on {machine.slug}: {found.work.describe()}")
     print("imported figures are shown and never judged against")
     return 0
+
+
+def _bootstrap(options: argparse.Namespace) -> int:
+    arguments = options.pytest_arguments
+    if options.dir != DEFAULT_FOLDER:
+        arguments = [f"--sparkperf-baseline-dir={options.dir}", *arguments]
+    return bootstrap(options.starts, arguments)
 
 
 # ---------------------------------------------------------------------- parts

@@ -90,7 +90,8 @@ class Record:
 
     ``run`` names it, so that nothing is stored twice; ``recorded_at`` is UTC, ``2026-11-30T16:05:34Z``.
     ``temperature_c`` is what heat is judged by; ``thermal`` holds the thermal fingerprint; ``flags`` the
-    shares of flagged requests.
+    shares of flagged requests. ``batch``: the set that it was recorded in, one after the other without a day
+    between them.
     """
 
     run: str
@@ -103,6 +104,7 @@ class Record:
     facts: FrozenMap = EMPTY
     commit: str | None = None
     anchor: bool = False
+    batch: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

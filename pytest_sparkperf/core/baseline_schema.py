@@ -90,6 +90,7 @@ _RECORD: _Rules = MappingProxyType(
         "recorded_at": (_TIME, True),
         "anchor": (_BOOLEAN, False),
         "commit": (TEXT, False),
+        "batch": (TEXT, False),
         "rounds": (_COUNT, True),
         "temperature_c": (_NUMBER, False),
         "figures": (_METRICS, True),
@@ -199,7 +200,7 @@ def _series(words: Mapping[str, Any]) -> Series:
 
 
 def _record(words: Mapping[str, Any]) -> Record:
-    plain = ("run", "recorded_at", "rounds", "temperature_c", "commit", "anchor")
+    plain = ("run", "recorded_at", "rounds", "temperature_c", "commit", "batch", "anchor")
     rest: dict[str, Any] = {name: words[name] for name in plain if name in words}
     rest |= {name: FrozenMap(words.get(name)) for name in ("thermal", "flags", "facts")}
     figures = {name: Figure(float(one["value"]), one.get("sd")) for name, one in words["figures"].items()}

@@ -257,10 +257,10 @@ def _anchors(series: Series, metrics: Sequence[str]) -> dict[str, Baseline]:
 
 
 def _notes(series: Series) -> tuple[str, ...]:
-    days = {record.recorded_at[:10] for record in series.recent}
+    days = {record.batch or record.recorded_at[:10] for record in series.recent}
     if len(days) > 1:
         return ()
-    day = days.pop()
+    day = series.recent[0].recorded_at[:10]
     return (
         f"all {len(series.recent)} records are of one day ({day}): the spread between days is not in them",
     )

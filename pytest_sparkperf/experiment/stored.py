@@ -53,7 +53,8 @@ def _now() -> datetime:
 class Keeping:
     """Where the stored runs of a session are, and what is done with them.
 
-    ``store`` is where this session records, None where it does not. ``hook`` adds facts of the user's.
+    ``store`` is where this session records, None where it does not; ``batch`` marks its records as one set.
+    ``hook`` adds facts of the user's.
     """
 
     files: Files
@@ -62,6 +63,7 @@ class Keeping:
     commit: str | None = None
     hook: Hook = field(default=lambda _variant, _facts: {})
     now: Callable[[], datetime] = _now
+    batch: str | None = None
 
 
 async def first_rule(server: Server, load: Load, prompt: Prompt) -> TpotRule | Problem:
@@ -226,6 +228,7 @@ class StoredGate:
             flags=evidence.flags,
             facts=facts,
             commit=self.keeping.commit,
+            batch=self.keeping.batch,
         )
         return record(store, identity, run, self._state(result, evidence))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -273,3 +274,23 @@ def test_three_runs_are_recorded_then_the_same_speed_passes_and_half_of_it_fails
 
 def _path() -> str:
     return baseline_path(SIMULATED_MACHINE, "test_it.py::test_speed")
+
+
+@pytest.mark.slow
+def test_a_bootstrap_records_a_first_set_of_fresh_starts(suite: Suite) -> None:
+    suite.yaml(SPEEDS)
+    suite.pytester.makepyfile(test_it=SUITE)
+
+    done = suite.pytester.run(
+        sys.executable, "-m", "pytest_sparkperf", "baseline", "bootstrap", "--starts", "3", "-q", "test_it.py"
+    )
+
+    assert done.ret == 0
+    assert str(done.stdout).splitlines()[-1].startswith("3 of 3 runs ended well; they are of one day: ")
+    file = load_file(FolderStore(suite.pytester.path / FOLDER), _path())
+    assert file is not None
+    (series,) = file.series
+    assert len(series.records) == 3
+    (batch,) = {record.batch for record in series.records}
+    assert batch is not None
+    assert batch.startswith("bootstrap-")

@@ -25,7 +25,11 @@ GOOD = file_with(
         1, 104.612, facts={"vllm": "0.24.0", "arguments": {"moe-backend": "marlin", "enforce-eager": True}}
     ),
     record_at(
-        2, commit="12345e12", flags=FrozenMap({"past_end": 0.25}), thermal=FrozenMap({"clock_end_mhz": 2400})
+        2,
+        commit="12345e12",
+        batch="bootstrap-1",
+        flags=FrozenMap({"past_end": 0.25}),
+        thermal=FrozenMap({"clock_end_mhz": 2400}),
     ),
 )
 TEXT = baseline_text(GOOD).decode()

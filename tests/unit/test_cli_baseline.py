@@ -200,7 +200,12 @@ def test_results_are_compared(sparkperf: Sparkperf) -> None:
 
 
 def test_wrong_words_are_wrong_usage(sparkperf: Sparkperf) -> None:
-    for words in (["baseline"], ["baseline", "bootstrap"], ["compare", "a.json"]):
+    for words in (
+        ["baseline"],
+        ["baseline", "strap"],
+        ["baseline", "list", "--wrong"],
+        ["compare", "a.json"],
+    ):
         with pytest.raises(SystemExit) as raised:
             sparkperf(*words)
         assert raised.value.code == 2

@@ -69,6 +69,16 @@ def test_records_of_one_day_say_so() -> None:
     )
 
 
+def test_records_of_one_bootstrap_are_of_one_day_even_past_midnight() -> None:
+    records = [replace(record_at(day), batch="bootstrap-1") for day in (1, 1, 2)]
+    records = [replace(record, run=f"run {n}") for n, record in enumerate(records)]
+
+    assert found(file_with(*records), GATE, NOW).notes == (
+        "all 3 records are of one day (2026-11-01): the spread between days is not in them",
+    )
+    assert found(file_with(*records, record_at(5)), GATE, NOW).notes == ()
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_too_few_records_are_inconclusive(count: int) -> None:
     result = problem(file_with(*THREE[:count]), GATE, NOW)
