@@ -24,7 +24,6 @@ _NOT_YET = {
     "--sparkperf-benchmark-json": "Reports",
     "--sparkperf-bmf": "Reports",
 }
-_NOT_YET_FLAGS = {"--sparkperf-keep-servers": "Servers"}
 _LATER = "Not yet available: comes with the feature {!r}."
 _URL_PER_K = (
     "say once per k which server has it, for example "
@@ -56,6 +55,7 @@ class Settings:
     config_ref: str | None = None
     resume: Path | None = None
     record_batch: str | None = None
+    keep_servers: bool = False
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -111,11 +111,15 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="SECONDS",
         help="How long to wait while another run measures on this machine (default: 3600).",
     )
+    group.addoption(
+        "--sparkperf-keep-servers",
+        dest="sparkperf_keep_servers",
+        action="store_true",
+        help="Leave the servers that are up at the end of the run; `sparkperf stop` ends them.",
+    )
     _add_baseline_options(group)
     for name, feature in _NOT_YET.items():
         group.addoption(name, dest=_dest(name), metavar="...", help=_LATER.format(feature))
-    for name, feature in _NOT_YET_FLAGS.items():
-        group.addoption(name, dest=_dest(name), action="store_true", help=_LATER.format(feature))
     parser.addini("sparkperf_config", "default of --sparkperf-config, relative to the root directory")
     parser.addini("sparkperf_lock_timeout", "default of --sparkperf-lock-timeout, in seconds")
     parser.addini("sparkperf_target", "default of --sparkperf-target")
@@ -162,7 +166,7 @@ def read_settings(config: pytest.Config) -> Settings:
     Without --sparkperf nothing but the switch is read, so that no other run stumbles over what an ini file
     says about gates.
     """
-    for name, feature in (_NOT_YET | _NOT_YET_FLAGS).items():
+    for name, feature in _NOT_YET.items():
         if config.getoption(_dest(name)):
             raise pytest.UsageError(
                 f"{name} is not yet available (it comes with the feature {feature!r}); leave it out"
@@ -185,7 +189,7 @@ def read_settings(config: pytest.Config) -> Settings:
         else config.getoption("sparkperf_target") or config.getini("sparkperf_target") or None,
         urls=urls,
         inconclusive=_inconclusive(config),
-        ci=os.environ.get("CI", "").lower() not in ("", "0", "false"),
+        ci=_in_ci(),
         rootdir=config.rootpath,
         lock_timeout_s=_lock_timeout_s(config),
         record=record,
@@ -195,7 +199,22 @@ def read_settings(config: pytest.Config) -> Settings:
         config_ref=_either(config, "sparkperf_config_ref"),
         resume=_resume(config),
         record_batch=config.getoption("sparkperf_record_batch"),
+        keep_servers=_keep_servers(config),
     )
+
+
+def _in_ci() -> bool:
+    return os.environ.get("CI", "").lower() not in ("", "0", "false")
+
+
+def _keep_servers(config: pytest.Config) -> bool:
+    keep = bool(config.getoption("sparkperf_keep_servers"))
+    if keep and _in_ci():
+        raise pytest.UsageError(
+            "--sparkperf-keep-servers is refused with CI set: a server that outlives its job holds the "
+            "memory of every job after it; leave it out"
+        )
+    return keep
 
 
 def _either(config: pytest.Config, name: str) -> str | None:

@@ -255,6 +255,7 @@ class Run:
                 root=self.settings.rootdir,
                 keeping=self._keeping(),
                 max_resident=self.config.max_resident,
+                stop_idle=not self.settings.keep_servers,
             )
         return self._bench
 
@@ -296,11 +297,14 @@ class Run:
         return sum(one.outcome == "INCONCLUSIVE" for one in self.seen)
 
     def close(self) -> None:
-        """Stop every server of this run; may be called twice. What could not be stopped is ``trouble``."""
+        """Stop every server of this run, or leave them up where that was asked for; may be called twice.
+
+        What could not be stopped is ``trouble``.
+        """
         bench, self._bench = self._bench, None
         try:
             if bench is not None:
-                bench.close()
+                bench.close(keep=self.settings.keep_servers)
         except SparkPerfError as error:
             self.trouble = str(error)
 

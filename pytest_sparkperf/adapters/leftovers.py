@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import stat
 import tempfile
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,8 @@ from pytest_sparkperf.adapters.supervisor import run_commands, scrub
 from pytest_sparkperf.core.errors import ServerError
 from pytest_sparkperf.core.secrets import secret_values
 
+# A supervisor gives its server its own time to end, and runs the commands that belong to it.
+_SUPERVISOR_S, _POLL_S = 120.0, 0.05
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -40,9 +45,10 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """What the record of a dead supervisor says: the processes are found by start time, uid and nonce.
+    """What a record says of a server whose supervisor is dead, or whose run left it up on purpose.
 
-    ``before`` and ``after`` are the commands that its supervisor would have run around their end.
+    The processes are found by start time, uid and nonce. ``before`` and ``after`` are the commands that its
+    supervisor would have run around their end; one that lives (``supervisor``) is asked to do all of it.
     """
 
     path: Path
@@ -53,6 +59,7 @@ class Leftover:
     after: tuple[tuple[str, ...], ...] = ()
     cwd: str = "/"
     log_path: str = os.devnull
+    supervisor: tuple[int, int] | None = None
 
     def processes(self) -> list[ProcessEntry]:
         """Return those that still run, and whatever is below them."""
@@ -68,6 +75,8 @@ class Leftover:
 
     def end(self, grace_s: float = 10.0) -> Ended:
         """End them and remove the record; return what would not go, and keep the record then."""
+        if self.supervisor is not None and self._asked_to_end(*self.supervisor):
+            return Ended()
         spec = {"cwd": self.cwd, "log_path": os.devnull, "stop_timeout_s": grace_s}
         failed = run_commands([list(argv) for argv in self.before], spec)
         left = end_processes(self.processes, grace_s)
@@ -77,6 +86,18 @@ class Leftover:
             scrub(Path(self.log_path), secret_values(os.environ))
             self.path.unlink(missing_ok=True)
         return ended
+
+    def _asked_to_end(self, pid: int, start: int) -> bool:
+        """Ask the supervisor to end its server; False when it did not, and then it is ended itself."""
+        deadline_s = time.monotonic() + _SUPERVISOR_S
+        with contextlib.suppress(ProcessLookupError):
+            if _lives((pid, start)):
+                os.kill(pid, signal.SIGTERM)
+            while _lives((pid, start)) and time.monotonic() < deadline_s:
+                time.sleep(_POLL_S)
+            if _lives((pid, start)):
+                os.kill(pid, signal.SIGKILL)
+        return not self.path.exists()
 
 
 def record_dir() -> Path:
@@ -93,23 +114,25 @@ def record_dir() -> Path:
 
 
 def find_leftovers(folder: Path | None = None) -> list[Leftover]:
-    """Return the records whose supervisor is dead; records of another machine or boot are passed over."""
+    """Return the records of servers that no run uses; those of another machine or boot are passed over."""
     folder = record_dir() if folder is None else folder
     found = (read_leftover(path) for path in sorted(folder.glob("*.json")))
     return [leftover for leftover in found if leftover is not None]
 
 
 def read_leftover(path: Path) -> Leftover | None:
-    """Read one record; None when its supervisor lives, or it is not about processes of this boot and user."""
+    """Read one record; None when a run uses its server, or it is of another boot or user."""
     try:
         record: Any = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
         return None
     if not isinstance(record, dict) or record.get("uid") != os.getuid():
         return None
-    if record.get("boot_id") != _BOOT_ID.read_text("ascii").strip() or _lives(record.get("supervisor")):
+    lives = _lives(record.get("supervisor"))
+    if record.get("boot_id") != _BOOT_ID.read_text("ascii").strip() or (lives and not record.get("kept")):
         return None
-    return _leftover(path, record)
+    found = _leftover(path, record)
+    return replace(found, supervisor=tuple(record["supervisor"])) if lives else found
 
 
 def _leftover(path: Path, record: Mapping[str, Any]) -> Leftover:

@@ -190,6 +190,26 @@ class SupervisedProcess:
         """Return the last lines of the log that are not empty, without colours and control characters."""
         return "\n".join(read_tail(self._spec.log_path, lines))
 
+    def keep(self) -> None:
+        """Let the server outlive this process; its record stays, by which ``sparkperf stop`` ends it."""
+        assert self._watcher.stdin is not None
+        assert self._watcher.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._watcher.stdin.write(b"keep\n")
+            self._watcher.stdin.flush()
+        self._await({"kept", "end"}, _START_TIMEOUT_S)
+        if "kept" not in self._reports:
+            self.stop()
+            raise ServerError(
+                f"{self._spec.argv[0]!r} could not be kept: its supervisor does not answer (see "
+                f"{str(self._spec.log_path)!r}); it was stopped."
+            )
+        self._stopped = True
+        self._watcher.stdin.close()
+        self._watcher.stdout.close()
+        # Not ours to wait for any more: without this its Popen would warn of a process that still runs.
+        self._watcher.returncode = 0
+
     def stop(self) -> None:
         """End the server with all its descendants; raise ServerError naming those that would not go."""
         if self._stopped:

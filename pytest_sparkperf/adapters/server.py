@@ -87,6 +87,11 @@ class Server:
         with open_client(self.url, api_key=self.api_key) as client:
             return fetch(client, "/health").status is not None
 
+    def keep(self) -> None:
+        """Let a started server outlive this process; raises ServerError where that cannot be."""
+        if self.process is not None:
+            self.process.keep()
+
     def stop(self) -> None:
         """End a started server with all its processes; leave an attached one alone."""
         if self.process is not None:

@@ -2,10 +2,10 @@
 
 Started without site-packages (see :data:`START`), so it and what it imports of the package may import the
 standard library only. One JSON line on stdin says what to run (:data:`Spec`); JSON lines on stdout report
-``{"pid", "start"}``, ``{"error"}``, ``{"exit"}``, ``{"memory"}`` and at last ``{"left": [pids], "failed":
-[commands]}``. The end comes when stdin closes (asked, or the parent is gone), the parent changes, a signal
-asks for it, the server exits by itself, or memory runs out before a line on stdin says that the server is
-ready.
+``{"pid", "start"}``, ``{"error"}``, ``{"exit"}``, ``{"memory"}``, ``{"kept"}`` and at last ``{"left": [pids],
+"failed": [commands]}``. The end comes when stdin closes (asked, or the parent is gone), the parent changes, a
+signal asks for it, the server exits by itself, or memory runs out before a line on stdin says that the server
+is ready. After the line ``keep`` only a signal or the server itself ends it.
 
 Why not a process group: engines change their session, daemons fork twice, and both leave the group. As child
 subreaper this process becomes the parent of every orphan below it, so the tree under it is complete.
@@ -125,6 +125,7 @@ class Supervisor:
         self._exited = False
         self._floor: int = spec.get("memory_floor") or 0
         self._recorded: list[list[int]] = []
+        self._kept = False
         self._wake, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         self._asked = False
@@ -186,18 +187,31 @@ class Supervisor:
         watched.register(0, select.POLLIN | select.POLLHUP)
         watched.register(self._wake, select.POLLIN)
         recorded_at = time.monotonic()
-        while not self._asked and not self._exited and os.getppid() == self._spec["parent_pid"]:
+        while not self._asked and not self._exited and self._has_owner():
             for fd, _ in watched.poll(_WATCH_S * 1000):
-                if not os.read(fd, 4096):
+                said = os.read(fd, 4096)
+                if not said and not self._kept:
                     return
-                if fd == 0:
+                if not said:
+                    watched.unregister(fd)
+                elif fd == 0:
                     self._floor = 0  # ready: what it needs is allocated
+                    if b"keep" in said:
+                        self._keep()
             self._reap()
             if self._floor and self._is_short_of_memory():
                 return
             if time.monotonic() - recorded_at > _RECORD_S:
                 self._record([[e.pid, e.start] for e in descendants(os.getpid(), read_table())])
                 recorded_at = time.monotonic()
+
+    def _has_owner(self) -> bool:
+        return self._kept or os.getppid() == self._spec["parent_pid"]
+
+    def _keep(self) -> None:
+        self._kept, self._recorded = True, []
+        self._record([[e.pid, e.start] for e in descendants(os.getpid(), read_table())])
+        _report({"kept": True})
 
     def _reap(self) -> None:
         while True:
@@ -260,6 +274,7 @@ class Supervisor:
             "uid": os.getuid(),
             "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip(),
             "nonce": spec["nonce"],
+            "kept": self._kept,
             "name": Path(spec["argv"][0]).name,
             "log_path": spec["log_path"],
             "cwd": spec["cwd"],

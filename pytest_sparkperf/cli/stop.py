@@ -15,8 +15,9 @@ def main(argv: Sequence[str]) -> int:
     """End leftovers and return the exit status: 0 nothing is left, 1 something would not go."""
     parser = argparse.ArgumentParser(
         prog="sparkperf stop",
-        description="End servers and containers that runs of yours left because they were killed together "
-        "with their supervisors. What runs that are alive use, and what others started, is left alone.",
+        description="End servers and containers that runs of yours left: on purpose, with "
+        "--sparkperf-keep-servers, or because they were killed together with their supervisors. What runs "
+        "that are alive use, and what others started, is left alone.",
     )
     parser.add_argument("--json", action="store_true", help="print what was found as one JSON object")
     options = parser.parse_args(argv)

@@ -56,10 +56,11 @@ class Bench:
         root: Path,
         keeping: Keeping | None = None,
         max_resident: int = MAX_RESIDENT,
+        stop_idle: bool = True,
     ) -> None:
         self._starter = starter
         self._max_resident = max_resident
-        self._pool = ServerPool(self._start, expected, room=starter.room(max_resident))
+        self._pool = ServerPool(self._start, expected, room=starter.room(max_resident), stop_idle=stop_idle)
         self._loop = LoopThread()
         self._knowledge = Knowledge(root)
         self._keeping = keeping or Keeping(FolderStore(root / DEFAULT_FOLDER))
@@ -220,9 +221,12 @@ class Bench:
         """Note that an expected gate has run; what no later one needs is stopped."""
         self._pool.done(variant)
 
-    def close(self) -> None:
-        """Stop all servers and the loop."""
+    def close(self, *, keep: bool = False) -> None:
+        """Stop the loop and all servers; with ``keep`` leave up what is, and say how to use and end it."""
         try:
+            if keep:
+                for variant, server in self._pool.keep_all():
+                    self._starter.outside.progress(_kept(variant, server))
             self._pool.stop_all()
         finally:
             self._loop.close()
@@ -241,6 +245,14 @@ def _with_facts(
     if memory is not None:
         result = replace(result, memory_gib=memory.total_gib, notes=(*result.notes, str(memory)))
     return replace(result, verdicts=(*result.verdicts, *fact_verdicts(spec, result)))
+
+
+def _kept(variant: Variant, server: Server) -> str:
+    known_k = "" if server.k is None else f"{server.k}="
+    return (
+        f"server {variant.describe()!r} stays up at {server.url}: attach to it with --sparkperf-url "
+        f"{known_k}{server.url}, end it with `sparkperf stop`; the next run that starts a server ends it too"
+    )
 
 
 def _conditions(known: Known, gates: int) -> Conditions:

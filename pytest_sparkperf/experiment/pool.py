@@ -34,19 +34,26 @@ _TWO = Room()
 class ServerPool:
     """Keeps started servers up while gates need them; ``expected`` are the variants of coming gates in order.
 
-    A server is stopped as soon as no expected gate needs it. Where another must start and there is no room,
-    the one that is needed last is stopped and would have to start again. There is room for a further server
+    A server is stopped as soon as no expected gate needs it, unless ``stop_idle`` says otherwise. Where
+    another must start and there is no room, the one that is needed last is stopped and would have to start
+    again. There is room for a further server
     when all have their KV memory pinned and the memory that the largest one took is there once more.
     Attached servers take no room: they are not ours to stop. A start that failed is not tried again: it would
     fail each later gate only after another ready timeout.
     """
 
     def __init__(
-        self, start: Callable[[Variant], Server], expected: Sequence[Variant] = (), *, room: Room = _TWO
+        self,
+        start: Callable[[Variant], Server],
+        expected: Sequence[Variant] = (),
+        *,
+        room: Room = _TWO,
+        stop_idle: bool = True,
     ) -> None:
         self._start = start
         self._expected = deque(expected)
         self._room = room
+        self._stop_idle = stop_idle
         self._up: dict[Variant, Server] = {}
         self._taken: dict[Variant, int] = {}
         self._failed: dict[Variant, ServerError] = {}
@@ -67,8 +74,18 @@ class ServerPool:
         """Note that an expected gate has run, and stop what no later one needs."""
         if variant in self._expected:
             self._expected.remove(variant)
+        if not self._stop_idle:
+            return
         for idle in [one for one in self._up if takes_room(one) and one not in self._expected]:
             self._stop(idle)
+
+    def keep_all(self) -> list[tuple[Variant, Server]]:
+        """Let every started server that is up outlive this run; return them."""
+        kept = [(one, self._up[one]) for one in list(self._up) if takes_room(one) and self._up[one].alive()]
+        for variant, server in kept:
+            server.keep()
+            del self._up[variant]
+        return kept
 
     def stop_all(self) -> None:
         """Stop every server; one that cannot be stopped does not keep the others up."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from waiting import wait_until
 
 from pytest_sparkperf.adapters.leftovers import find_leftovers
 from pytest_sparkperf.adapters.meminfo import MemoryReader, await_memory
@@ -98,6 +99,7 @@ def test_a_real_vllm_leaves_nothing(run: LiveRun, way: str) -> None:
         os.kill(run.supervisor, signal.SIGKILL)
         run.process.kill()
         run.process.wait()
+        wait_until(lambda: find_leftovers() != [])  # the kernel takes its time to end what it was told to
         for leftover in find_leftovers():
             assert not leftover.end()
     else:

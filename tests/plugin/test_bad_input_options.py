@@ -117,6 +117,20 @@ def test_an_unknown_choice_is_told_by_pytest_with_the_valid_ones(suite: Suite) -
     assert "argument --sparkperf-inconclusive: invalid choice: 'maybe' (choose from " in told
 
 
+def test_servers_that_outlive_a_ci_job_are_refused(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI", "true")
+
+    with pytest.raises(pytest.UsageError) as caught:
+        pytester.parseconfigure("-p", "no:asyncio", "--sparkperf", "--sparkperf-keep-servers")
+
+    assert str(caught.value) == (
+        "--sparkperf-keep-servers is refused with CI set: a server that outlives its job holds the memory of "
+        "every job after it; leave it out"
+    )
+
+
 @pytest.mark.parametrize(
     ("option", "feature"),
     [
@@ -125,7 +139,6 @@ def test_an_unknown_choice_is_told_by_pytest_with_the_valid_ones(suite: Suite) -
         ("--sparkperf-markdown=out", "Reports"),
         ("--sparkperf-benchmark-json=out", "Reports"),
         ("--sparkperf-bmf=out", "Reports"),
-        ("--sparkperf-keep-servers", "Servers"),
     ],
 )
 def test_an_option_to_come_names_its_feature(pytester: pytest.Pytester, option: str, feature: str) -> None:

@@ -153,6 +153,20 @@ def start(tmp_path: Path, tally: Tally) -> Iterator[Callable[..., RunningSuite]]
         process.wait()
 
 
+def stop(suite: RunningSuite) -> subprocess.CompletedProcess[str]:
+    """Run ``sparkperf stop`` for what the suite left."""
+    code = "import sys; from pytest_sparkperf.cli.stop import main; sys.exit(main([]))"
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(suite.folder)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+
 @slow
 @pytest.mark.parametrize(
     ("body", "options", "fixture", "status"),
@@ -238,17 +252,28 @@ def test_what_a_kill_of_run_and_supervisor_leaves_is_ended_by_stop(
     child = int((suite.folder / "child").read_text())
     assert read_process(child) is not None
 
-    code = "import sys; from pytest_sparkperf.cli.stop import main; sys.exit(main([]))"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        env={**os.environ, "TMPDIR": str(suite.folder)},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    done = stop(suite)
 
     assert (done.returncode, done.stderr) == (0, "")
     assert str(child) in done.stdout
+    assert suite.leaves_nothing()
+
+
+def test_servers_stay_up_where_that_is_asked_for_until_sparkperf_stop(
+    start: Callable[..., RunningSuite],
+) -> None:
+    suite = start("pass", "--sparkperf-keep-servers")
+
+    assert suite.process.wait(PATIENCE_S) == pytest.ExitCode.OK
+    out, url = (suite.folder / "out").read_text(), f"http://127.0.0.1:{suite.port}"
+    told = (
+        f"sparkperf: server 'own' stays up at {url}: attach to it with --sparkperf-url 0={url}, end it with "
+        "`sparkperf stop`; the next run that starts a server ends it too"
+    )
+    assert told in out
+    assert read_process(suite.pid) is not None
+    assert read_process(suite.supervisor) is not None
+    with socket.create_connection(("127.0.0.1", suite.port)):
+        pass
+    assert stop(suite).returncode == 0
     assert suite.leaves_nothing()
