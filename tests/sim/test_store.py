@@ -57,6 +57,7 @@ def wait_until_ready(process: subprocess.Popen[bytes]) -> None:
     assert process.stdout.readline() == b"ready\n"
 
 
+@pytest.mark.slow
 def test_writers_at_once_lose_and_double_nothing_that_is_kept(tmp_path: Path, start_writer: Start) -> None:
     writers, runs = 8, 50
     processes = [start_writer(tmp_path, f"w{n}", runs) for n in range(writers)]
@@ -79,7 +80,7 @@ def test_writers_at_once_lose_and_double_nothing_that_is_kept(tmp_path: Path, st
     assert len(set(kept)) == len(kept) == len({*kept[-10:], *(record.run for record in series.anchors)})
 
 
-@pytest.mark.parametrize("kills", [6, pytest.param(200, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])])
+@pytest.mark.parametrize("kills", [6, pytest.param(200, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])])
 def test_a_writer_killed_at_any_moment_leaves_a_whole_file(
     tmp_path: Path, start_writer: Start, kills: int
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 from pytest_sparkperf.adapters.command import Answer, Run
 from pytest_sparkperf.adapters.machine import HostReading, read_host, read_host_elsewhere
 from pytest_sparkperf.core.errors import ServerError
+from pytest_sparkperf.core.gpu import QUERY_FIELDS
 
 ARM_CORE = "processor\t: {}\nCPU implementer\t: 0x41\nCPU part\t: {}\n\n"
 SPARK = {
@@ -48,6 +49,22 @@ def test_a_spark_is_read_from_its_files(tmp_path: Path) -> None:
         container=False,
         jetson=None,
     )
+
+
+def test_another_host_name_boot_and_serial_number_change_nothing(tmp_path: Path) -> None:
+    renamed = {
+        "etc/hostname": "spark-2\n",
+        "etc/machine-id": "0" * 32,
+        "proc/sys/kernel/random/boot_id": "11111111-2222-3333-4444-555555555555\n",
+        "proc/uptime": "12.0 8.0\n",
+        "sys/class/dmi/id/product_serial": "S123\n",
+    }
+
+    before = read_host(tree(tmp_path / "a", SPARK), never, architecture="aarch64", kernel="6.17")
+    after = read_host(tree(tmp_path / "b", SPARK | renamed), never, architecture="aarch64", kernel="6.17")
+
+    assert after == before
+    assert not {"uuid", "gpu_uuid", "serial", "gpu_serial", "pci.bus_id"} & set(QUERY_FIELDS)
 
 
 @pytest.mark.parametrize("mark", [".dockerenv", "run/.containerenv"])
