@@ -10,7 +10,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 
+from pytest_sparkperf.core.frozen import EMPTY
 from pytest_sparkperf.core.result import RequestResult, TpotRule
+from pytest_sparkperf.core.slo import share_met
 
 
 def common_rule(requests: Sequence[RequestResult]) -> TpotRule:
@@ -19,10 +21,13 @@ def common_rule(requests: Sequence[RequestResult]) -> TpotRule:
     return "minus_first_event" if exact else "n_minus_1"
 
 
-def burst_figures(requests: Sequence[RequestResult], rule: TpotRule) -> Mapping[str, float | None]:
+def burst_figures(
+    requests: Sequence[RequestResult], rule: TpotRule, slo: Mapping[str, float] = EMPTY
+) -> Mapping[str, float | None]:
     """Return every metric of a burst by name, in the metric's unit; None where it could not be measured.
 
-    Only a burst whose requests are all valid has figures: one stream less would be less load.
+    ``slo`` are the limits (ms) of goodput. Only a burst whose requests are all valid has figures: one stream
+    less would be less load.
     """
     if not requests or not all(request.valid for request in requests):
         return dict.fromkeys([*_PER_STREAM, *_PER_BURST])
@@ -33,6 +38,9 @@ def burst_figures(requests: Sequence[RequestResult], rule: TpotRule) -> Mapping[
     figures |= {name: read(requests) for name, read in _PER_BURST.items()}
     figures["tpot_ms"] = tpot_ms
     figures["decode_tok_s"] = None if tpot_ms is None else 1000 / tpot_ms
+    share = share_met(requests, rule, slo)
+    if share is not None and (rate := figures["requests_per_s"]) is not None:
+        figures["goodput_rps"] = share * rate
     return figures
 
 

@@ -42,6 +42,7 @@ def collect(measured: Measured, verdicts: Sequence[Verdict], server: Mapping[str
     figures: dict[str, Any] = {
         name: _over_cells([cell.get(name) for cell in measured.cells]) for name in METRICS
     }
+    figures["goodput_rps"] = _mean([cell.get("goodput_rps") for cell in measured.cells])
     figures |= {
         **acceptance_figures(acceptance),
         "step_ms": _step_ms(measured),
@@ -73,6 +74,12 @@ def _over_cells(values: Sequence[float | None]) -> float | None:
     if not values or len(known) < len(values):
         return None
     return math.exp(fmean(map(math.log, known)))
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """Mean of figures that may be 0; one missing burst makes the metric missing."""
+    known = [value for value in values if value is not None]
+    return fmean(known) if known and len(known) == len(values) else None
 
 
 def _step_ms(measured: Measured) -> float | None:

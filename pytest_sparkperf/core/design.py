@@ -13,6 +13,7 @@ from pytest_sparkperf.core.gate import UNSAMPLED, Comparison, GateSpec, Limit
 from pytest_sparkperf.core.heat import NO_HEAT, Thermal
 from pytest_sparkperf.core.judge import Terms
 from pytest_sparkperf.core.load import Load
+from pytest_sparkperf.core.longrun import MOST_SEGMENTS, steady_requests
 from pytest_sparkperf.core.order import cells_for, looks_for
 from pytest_sparkperf.core.quantile import check_budget
 from pytest_sparkperf.core.sampling import Plan
@@ -34,7 +35,8 @@ def cells_of(load: Load) -> tuple[int, ...]:
 
 def main_metric(load: Load) -> str:
     """Return the metric that a comparison without a named one judges, and that warm-up watches."""
-    return "decode_tok_s" if load.concurrency == 1 else "output_tok_s"
+    alone = load.concurrency == 1 and load.request_rate is None
+    return "decode_tok_s" if alone else "output_tok_s"
 
 
 def claims_of(spec: GateSpec) -> list[Claim]:
@@ -52,8 +54,9 @@ def plan_of(
     spec: GateSpec, *, gates: int = 1, thermal: Thermal = NO_HEAT, constants: Constants = ASSUMED
 ) -> Plan:
     """Return how a gate is sampled; ``gates`` are the limits of the session."""
-    cells = cells_of(spec.load)
-    per_pass = len(cells) * spec.load.concurrency
+    load = spec.load.burst
+    cells = cells_of(load)
+    per_pass = len(cells) * load.concurrency
     return Plan(
         prompts=cells,
         paired=spec.against is not None,
@@ -79,10 +82,12 @@ def record_plan(plan: Plan) -> Plan:
 def check_claims(spec: GateSpec, claims: Sequence[Claim]) -> None:
     """Raise ConfigError for a percentile limit that even the whole budget could not prove."""
     plan = plan_of(spec)
-    requests = plan.max_rounds * (plan.requests_per_pass or 0)
+    requests, looks = plan.max_rounds * (plan.requests_per_pass or 0), looks_for(plan.max_rounds)
+    if spec.load.is_run:
+        requests, looks = steady_requests(spec.load), (MOST_SEGMENTS,)
     for claim in claims:
         if claim.quantile is not None:
-            check_budget(claim, requests, Terms(looks=looks_for(plan.max_rounds)))
+            check_budget(claim, requests, Terms(looks=looks))
 
 
 def _limit_claim(limit: Limit, tolerance: float) -> Claim:

@@ -113,9 +113,6 @@ def _workload_faults(keys: Any) -> Iterator[Fault]:
         if key in _LOAD and not _LOAD[key].accepts(value):
             says = _LOAD[key].says.replace("True or False", "true or false").replace("a dict", "a mapping")
             yield Fault((key,), f"{shown(value)} is not {says}")
-        elif key in _LOAD and KEYWORDS[key].feature is not None:
-            feature = KEYWORDS[key].feature
-            yield Fault((key,), f"is not yet available (it comes with the feature {feature!r})")
     yield from (Fault((), text) for text in load_faults(keys))
 
 

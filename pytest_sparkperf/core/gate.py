@@ -295,8 +295,6 @@ def _keyword_faults(word: Keyword, value: Any) -> Iterator[str]:
         yield from _against_faults(value)
     elif word.name in COMPARISONS:
         yield from _comparison_faults(word.name, value)
-    if word.feature is not None:
-        yield f"{word.name} is not yet available (it comes with the feature {word.feature!r})"
 
 
 def _body_faults(body: Mapping[str, Any]) -> Iterator[str]:
@@ -336,11 +334,25 @@ def _contradictions(given: Mapping[str, Any]) -> Iterator[str]:
     if "against" in given and not compared:
         yield _COMPARES_NOTHING
     yield from load_faults(given)
+    yield from _run_contradictions(given)
     yield from _acceptance_contradictions(given)
     if given.get("output_tokens") == 1:
         for name in _NEED_TWO_TOKENS:
             if name in given:
                 yield f"{name} needs output_tokens of 2 or more: one token has no decode rate"
+
+
+def _run_contradictions(given: Mapping[str, Any]) -> Iterator[str]:
+    if "min_goodput" in given and "slo" not in given:
+        yield 'min_goodput needs slo: the limits that a request must meet, such as slo={"ttft_ms": 500}'
+    if "requests" not in given:
+        return
+    for name in ("against", "max_slowdown"):
+        if name in given:
+            yield f"{name} compares bursts in rounds, not runs of many requests; leave requests out"
+    for name in _ACCEPTANCE:
+        if name in given:
+            yield f"{name} is counted around rounds, not within a run of many requests; leave requests out"
 
 
 def _acceptance_contradictions(given: Mapping[str, Any]) -> Iterator[str]:

@@ -21,10 +21,9 @@ from pytest_sparkperf.core.kinds import (
     is_whole,
     one_of,
 )
+from pytest_sparkperf.core.slo import SLO_METRICS
 
 Group = Literal["variant", "load", "limits", "comparison", "server facts", "budget"]
-
-WORKLOADS = "Workloads"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +31,7 @@ class Keyword:
     """One keyword.
 
     ``gives`` and ``example`` are what a message advises; ``metric`` is what a limit judges, of single
-    requests with a ``quantile`` (0 to 1); ``feature`` names what brings a keyword that is known and not yet
-    available.
+    requests with a ``quantile`` (0 to 1).
     """
 
     name: str
@@ -42,7 +40,6 @@ class Keyword:
     gives: str
     example: str
     metric: str | None = None
-    feature: str | None = None
     quantile: float | None = None
 
 
@@ -87,6 +84,10 @@ _SLOWDOWN = Kind("a number from 0 to 1 or a dict of metrics to such numbers", _s
 _SPEEDUP = Kind("a number above 0 or a dict of metrics to such numbers", _factor_or_dict)
 _SAME_OUTPUT = Kind("True, False or a dict of max_tokens, thinking, guided and strict", _is_output_comparison)
 _ROUNDS = Kind("a whole number from 3 to 12", lambda value: is_whole(value) and 3 <= value <= 12)
+_SLO = Kind(
+    f"a dict of {', '.join(SLO_METRICS)} to numbers above 0",
+    lambda value: _metrics(value, POSITIVE) and set(value) <= set(SLO_METRICS),
+)
 _TOLERANCE = Kind(
     "a number from 0 up to, but not including, 1", lambda value: is_number(value) and 0 <= value < 1
 )
@@ -109,8 +110,10 @@ _LOAD = (
     Keyword("system_prompt", "load", TEXT, "what the system message says", "'Answer briefly.'"),
     Keyword("ignore_eos", "load", _SWITCH, "whether answers go on to output_tokens", "False"),
     Keyword("concurrency", "load", COUNT, "requests in flight", "8"),
-    Keyword("request_rate", "load", _RATE, "requests per second", "2.5", feature=WORKLOADS),
-    Keyword("requests", "load", COUNT, "a number of requests", "100", feature=WORKLOADS),
+    Keyword("request_rate", "load", _RATE, "requests per second", "2.5"),
+    Keyword("burstiness", "load", POSITIVE, "the shape of the gaps, 1 for Poisson", "0.5"),
+    Keyword("requests", "load", COUNT, "a number of requests", "100"),
+    Keyword("slo", "load", _SLO, "limits of goodput in ms", '{"ttft_ms": 500, "tpot_ms": 50}'),
     Keyword("dataset", "load", TEXT, "where the prompts come from", "'random'"),
     Keyword("seed", "load", COUNT_OR_ZERO, "a number that other prompts follow from", "1"),
     Keyword("messages", "load", TEXT, "a JSON file", "'messages.json'"),
@@ -144,9 +147,8 @@ _LIMITS = (
         "requests per second",
         "2.5",
         "requests_per_s",
-        WORKLOADS,
     ),
-    Keyword("min_goodput", "limits", POSITIVE, "requests per second", "2.5", "goodput_rps", WORKLOADS),
+    Keyword("min_goodput", "limits", POSITIVE, "requests per second", "2.5", "goodput_rps"),
     *(_latency(name, example) for name, example in _LATENCIES),
     *(
         _latency(name, example, percentile)

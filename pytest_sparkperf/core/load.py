@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pytest_sparkperf.core.frozen import EMPTY, FrozenMap
@@ -14,6 +14,8 @@ PrefixCache = Literal["cold", "warm"]
 # Prompts that are made here; every other dataset is a file.
 RANDOM, SONNET = "random", "sonnet"
 MADE_DATASETS = (RANDOM, SONNET)
+# How many requests at once warm a server up for an open loop, in which nobody knows how many there will be.
+_WARM_CONCURRENCY = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,10 @@ class Load:
     stand before each prompt as an earlier turn; ``sampling`` is ``"greedy"``
     (temperature 0), ``"server"`` (whatever the server defaults to) or the request's own sampling fields;
     ``body`` holds further request fields; ``queueing`` allows more concurrent requests than the server runs.
+    ``requests`` are sent as one run: each of ``concurrency`` workers sends its next when its last has ended,
+    or with a ``request_rate`` (per second) they are sent when they are due, ``burstiness`` being the shape of
+    their gaps; then ``concurrency`` caps those under way, where the user ``capped`` them. ``slo`` are limits
+    (ms) that a request must meet to count for goodput.
     """
 
     endpoint: Endpoint = "chat"
@@ -46,3 +52,21 @@ class Load:
     body: FrozenMap = EMPTY
     prefix_cache: PrefixCache = "cold"
     queueing: bool = False
+    requests: int | None = None
+    request_rate: float | None = None
+    burstiness: float = 1.0
+    capped: bool = True
+    slo: FrozenMap = EMPTY
+
+    @property
+    def is_run(self) -> bool:
+        """Tell whether so many requests are one run, in segments, rather than bursts in rounds."""
+        return self.requests is not None
+
+    @property
+    def burst(self) -> Load:
+        """The bursts of rounds, or those that warm a server up for a run."""
+        if not self.is_run:
+            return self
+        concurrency = self.concurrency if self.capped else min(self.concurrency, _WARM_CONCURRENCY)
+        return replace(self, concurrency=concurrency, requests=None, request_rate=None)

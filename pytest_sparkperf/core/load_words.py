@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from pytest_sparkperf.core.dataset import LINES_ENDING, SHAREGPT_ENDING, is_file
 from pytest_sparkperf.core.frozen import FrozenMap
-from pytest_sparkperf.core.kinds import did_you_mean
+from pytest_sparkperf.core.kinds import COUNT, POSITIVE, did_you_mean
 from pytest_sparkperf.core.load import MADE_DATASETS, RANDOM, Load
+from pytest_sparkperf.core.longrun import LEAST_SEGMENTS, requests_needed
 from pytest_sparkperf.core.prompts import MAX_CONCURRENCY
 
 
@@ -39,10 +41,17 @@ def workload_faults(
 def make_load(words: Mapping[str, Any]) -> Load:
     """Return the load of keywords that have no fault."""
     given = dict(words)
-    for name in ("body", "sampling"):
+    for name in ("body", "sampling", "slo"):
         if isinstance(given.get(name), Mapping):
             given[name] = FrozenMap(given[name])
     given["own_lengths"] = is_file(given.get("dataset", "")) and "output_tokens" not in given
+    if given.get("request_rate") == math.inf:
+        # All at once: a burst, or where their number is capped a closed loop that begins at once.
+        del given["request_rate"]
+        if "concurrency" not in given:
+            given["concurrency"] = given.pop("requests")
+    elif "request_rate" in given and "concurrency" not in given:
+        given |= {"capped": False, "concurrency": min(given["requests"], MAX_CONCURRENCY)}
     return Load(**given)
 
 
@@ -50,6 +59,7 @@ def load_faults(given: Mapping[str, Any]) -> Iterator[str]:
     """Yield what does not go together; values of the wrong kind are passed over."""
     yield from _endpoint_faults(given)
     yield from _dataset_faults(given)
+    yield from _run_faults(given)
     concurrency = given.get("concurrency")
     if isinstance(concurrency, int) and concurrency > MAX_CONCURRENCY:
         yield f"concurrency={concurrency} is more than the {MAX_CONCURRENCY} that one client sends; lower it"
@@ -66,6 +76,32 @@ def _endpoint_faults(given: Mapping[str, Any]) -> Iterator[str]:
     for name in ("dataset", "prompt_tokens", "depth", "system_prompt"):
         if "messages" in given and name in given:
             yield f"messages and {name} both say what is sent; keep one of them"
+
+
+def _run_faults(given: Mapping[str, Any]) -> Iterator[str]:
+    requests, rate = given.get("requests"), given.get("request_rate")
+    if "burstiness" in given and (rate is None or rate == math.inf):
+        yield "burstiness needs a request_rate that is finite: it is the shape of the gaps between requests"
+    if rate is not None and requests is None:
+        yield "request_rate needs requests: say how many are sent, such as requests=200"
+    if requests is None or not COUNT.accepts(requests):
+        return
+    if given.get("prefix_cache") == "warm":
+        yield "prefix_cache='warm' is for bursts in rounds, not for a run of requests; leave requests out"
+    kinds = {"request_rate": POSITIVE, "concurrency": COUNT}
+    if any(
+        name in given and given[name] != math.inf and not kind.accepts(given[name])
+        for name, kind in kinds.items()
+    ):
+        return
+    load = make_load({name: given[name] for name in ("requests", *kinds) if name in given})
+    if load.is_run and requests < requests_needed(load):
+        yield (
+            f"requests={requests} leaves too little between ramp and drain for {LEAST_SEGMENTS} segments: "
+            f"give {requests_needed(load)} or more, or leave requests out to measure bursts in rounds"
+        )
+    elif not load.is_run and load.concurrency > MAX_CONCURRENCY:
+        yield f"requests={requests} at once are more than {MAX_CONCURRENCY}, the most that one client sends"
 
 
 def _dataset_faults(given: Mapping[str, Any]) -> Iterator[str]:

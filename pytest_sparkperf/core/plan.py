@@ -16,6 +16,8 @@ from pytest_sparkperf.core.constants import ASSUMED, LOOKS, Constants
 from pytest_sparkperf.core.design import claims_of, plan_of
 from pytest_sparkperf.core.gate import GateSpec
 from pytest_sparkperf.core.judge import Terms, forecast
+from pytest_sparkperf.core.load import Load
+from pytest_sparkperf.core.longrun import segment_count, steady_requests
 from pytest_sparkperf.core.order import Arm, looks_for
 from pytest_sparkperf.core.order_of_starts import count_starts
 from pytest_sparkperf.core.quantile import requests_needed
@@ -141,8 +143,10 @@ def _gate(gate: CollectedGate, rates: Rates, constants: Constants, count: int) -
     least = min(LOOKS[0], spec.max_rounds)
     # The last warm-up pass is the first round.
     passes = (plan.min_passes - 1 + least, plan.min_passes - 1 + spec.max_rounds)
-    pass_s = _burst_s(spec, rates) * len(plan.prompts) * len(gate.variants)
+    pass_s = _burst_s(spec.load.burst, rates) * len(plan.prompts) * len(gate.variants)
     fewest, most = (min(number * pass_s, max(spec.budget_s, pass_s)) / 60 for number in passes)
+    if spec.load.is_run:
+        return _run(gate, rates, pass_s * plan.min_passes, tuple(_limits(gate, claims, constants, count)))
     return PlannedGate(
         test=gate.test,
         servers=tuple(gate.variants[arm].describe() for arm in sorted(gate.variants, reverse=True)),
@@ -153,9 +157,30 @@ def _gate(gate: CollectedGate, rates: Rates, constants: Constants, count: int) -
     )
 
 
-def _burst_s(spec: GateSpec, rates: Rates) -> float:
-    load = spec.load
-    prompt_tokens = load.prompt_tokens or _PROMPT_TOKENS
+def _run(
+    gate: CollectedGate, rates: Rates, warm_up_s: float, limits: tuple[PlannedLimit, ...]
+) -> PlannedGate:
+    """Plan a run of many requests, which has as many segments as fit, and ends with its last request."""
+    load = gate.spec.load
+    requests = load.requests or 0
+    if load.request_rate is not None:
+        run_s = requests / load.request_rate
+    else:
+        run_s = requests / load.concurrency * _burst_s(load, rates)
+    segments = segment_count(load, steady_requests(load))
+    minutes = min(warm_up_s + run_s, gate.spec.budget_s) / 60
+    return PlannedGate(
+        test=gate.test,
+        servers=tuple(variant.describe() for variant in gate.variants.values()),
+        rounds=(segments, segments),
+        requests_per_round=steady_requests(load) // max(1, segments),
+        minutes=(minutes, minutes),
+        limits=limits,
+    )
+
+
+def _burst_s(load: Load, rates: Rates) -> float:
+    prompt_tokens = (load.prompt_tokens or _PROMPT_TOKENS) + load.depth
     decode_tok_s = rates.decode_tok_s / math.pow(load.concurrency, _FALL)
     return load.concurrency * prompt_tokens / rates.prefill_tok_s + load.output_tokens / decode_tok_s
 
@@ -163,7 +188,10 @@ def _burst_s(spec: GateSpec, rates: Rates) -> float:
 def _limits(
     gate: CollectedGate, claims: Sequence[Claim], constants: Constants, count: int
 ) -> Iterator[PlannedLimit]:
+    load = gate.spec.load
     looks = looks_for(gate.spec.max_rounds)
+    if load.is_run:  # judged once, when it has ended
+        looks = (segment_count(load, steady_requests(load)),)
     for claim in claims:
         terms = Terms(constants.of(claim.metric), looks, count)
         shown = 1 - claim.limit if claim.gate.startswith("max_slowdown") else claim.limit

@@ -10,7 +10,7 @@ from pytest_sparkperf.core.metrics import METRICS, Metric
 from pytest_sparkperf.core.result import Outcome, Result, Verdict
 
 _WORST_FIRST: tuple[Outcome, ...] = ("ERROR", "FAIL", "INCONCLUSIVE", "PASS")
-_SHOWN = ("decode_tok_s", "output_tok_s", "prefill_tok_s", "ttft_ms", "tpot_ms", "e2el_ms")
+_SHOWN = ("decode_tok_s", "output_tok_s", "prefill_tok_s", "goodput_rps", "ttft_ms", "tpot_ms", "e2el_ms")
 SIMULATED_WORD = "SIMULATED"
 SIMULATED = f"{SIMULATED_WORD}: a figure of the embedded simulator says nothing about a real server"
 

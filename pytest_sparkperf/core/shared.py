@@ -49,6 +49,12 @@ def _faults(spec: GateSpec, where: str) -> Iterator[str]:
             f"fill the batch too, and nothing would tell; measure concurrency=1 there, or keep others off it "
             f"and say traffic: exclusive"
         )
+    if spec.load.is_run and spec.load.concurrency == 1:
+        yield (
+            f"requests={spec.load.requests} as one run cannot be measured on {where}: its segments would "
+            f"hold the requests of others; leave requests out, or keep others off it and say traffic: "
+            "exclusive"
+        )
     if spec.same_output:
         yield (
             f"same_output cannot be asked of {where}: it sends several requests at once; keep others off it "

@@ -35,7 +35,10 @@ _PROMPT_FIELDS = (
     *("add_generation_prompt", "continue_final_message", "add_special_tokens"),
 )
 # What a digest holds of a load only where it is not the default, so that digests of old records stay.
-_ADDED_FIELDS = ("seed", "prompt_tokens", "depth", "own_lengths")
+_ADDED_FIELDS = (
+    *("seed", "prompt_tokens", "depth", "own_lengths"),
+    *("requests", "request_rate", "burstiness", "capped", "slo"),
+)
 
 
 def request_body(load: Load, prompt: Prompt, *, model: str, salt: str | None) -> dict[str, Any]:
@@ -185,7 +188,7 @@ def workload_digest(load: Load, prompts: Sequence[Prompt]) -> str:
     plain = Load()
     for name in _ADDED_FIELDS:
         if (value := getattr(load, name)) != getattr(plain, name):
-            sent[name] = value
+            sent[name] = thaw(value)
     if load.dataset in MADE_DATASETS:  # a file is what it holds, wherever it lies
         sent["dataset"] = load.dataset
     canonical = json.dumps(sent, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)

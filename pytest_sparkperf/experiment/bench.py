@@ -22,12 +22,14 @@ from pytest_sparkperf.core.load import Endpoint, Load
 from pytest_sparkperf.core.order import SUBJECT, Arm
 from pytest_sparkperf.core.residents import fit_together
 from pytest_sparkperf.core.result import RequestResult, Result
+from pytest_sparkperf.core.run_verdicts import queue_note
 from pytest_sparkperf.core.server_memory import ServerMemory, fact_verdicts
 from pytest_sparkperf.core.shared import check_shared
 from pytest_sparkperf.core.targets import MAX_RESIDENT
 from pytest_sparkperf.core.variant import Variant
 from pytest_sparkperf.experiment.blocks import RestartedServers, run_blocks
 from pytest_sparkperf.experiment.known import Knowledge, Known, is_here
+from pytest_sparkperf.experiment.long_run import LongRun
 from pytest_sparkperf.experiment.loop import LoopThread
 from pytest_sparkperf.experiment.measure import REFERENCE, Conditions, Measurement
 from pytest_sparkperf.experiment.outputs import BROKEN, ask_again, ask_servers, with_report, without_report
@@ -95,8 +97,15 @@ class Bench:
         server = self._pool.get_all(variants)[SUBJECT]
         conditions = _conditions(self._known(variants[SUBJECT], server, spec), gates)
         with self._watch(server) as watch:
-            result = self._drive(variants, spec, replace(conditions, watch=watch), Measurement.run)
-        result = _with_facts(result, spec, self._starter.memory_of(server), watch.notes())
+            conditions = replace(conditions, watch=watch)
+            if spec.load.is_run:
+                result = self._on_sides(
+                    variants, spec, lambda sides: LongRun(sides[SUBJECT], spec, conditions).run()
+                )
+            else:
+                result = self._drive(variants, spec, conditions, Measurement.run)
+        notes = (*_queue_notes(server, spec.load), *watch.notes())
+        result = _with_facts(result, spec, self._starter.memory_of(server), notes)
         return self._with_outputs(result, variants, spec) if spec.same_output else result
 
     def _with_outputs(self, result: Result, variants: Mapping[Arm, Variant], spec: GateSpec) -> Result:
@@ -133,7 +142,8 @@ class Bench:
         with self._watch(server) as watch:
             conditions = replace(conditions, watch=watch)
             result, evidence = self._drive({SUBJECT: variant}, spec, conditions, Measurement.run_for_keeps)
-        result = _with_facts(result, spec, self._starter.memory_of(server), watch.notes())
+        notes = (*_queue_notes(server, spec.load), *watch.notes())
+        result = _with_facts(result, spec, self._starter.memory_of(server), notes)
         return gate.finished(result, evidence)
 
     def _known(self, variant: Variant, server: Server, spec: GateSpec) -> Known:
@@ -161,7 +171,8 @@ class Bench:
         with self._watch(subject) as watch:
             watched = replace(conditions, watch=watch)
             [result] = self._loop.run(run_blocks([spec], servers, watched, conditions.thermometer))
-        return _with_facts(result, spec, held.get(str(result.server.get("url"))), watch.notes())
+        notes = (*_queue_notes(subject, spec.load), *watch.notes())
+        return _with_facts(result, spec, held.get(str(result.server.get("url"))), notes)
 
     def _watch(self, server: Server) -> AbstractContextManager[Watch]:
         """Return who looks at the server's machine, where it is a real one and this one."""
@@ -174,6 +185,15 @@ class Bench:
         conditions: Conditions,
         what: Callable[[Measurement], Coroutine[Any, Any, T]],
     ) -> T:
+        return self._on_sides(variants, spec, lambda sides: what(Measurement(sides, spec, conditions)))
+
+    def _on_sides(
+        self,
+        variants: Mapping[Arm, Variant],
+        spec: GateSpec,
+        what: Callable[[dict[Arm, Side]], Coroutine[Any, Any, T]],
+    ) -> T:
+        """Do something with clients that are open on the servers of a gate, which fit its load."""
         servers = self._pool.get_all(variants)
         for arm, server in servers.items():
             check_shared(spec, variants[arm])
@@ -197,7 +217,7 @@ class Bench:
                         prompts,
                         self._knowledge.ceiling(variants[arm], server),
                     )
-                return await what(Measurement(sides, spec, conditions))
+                return await what(sides)
 
         done = self._loop.run(run())
         self._used_s |= dict.fromkeys(variants.values(), time.monotonic())
@@ -273,9 +293,16 @@ def _check_acceptance(variant: Variant, spec: GateSpec) -> None:
         )
 
 
+def _queue_notes(server: Server, load: Load) -> tuple[str, ...]:
+    most = server.facts.get("max_num_seqs")
+    if not isinstance(most, int) or load.concurrency <= most or not load.capped:
+        return ()
+    return (queue_note(load.concurrency, most),)
+
+
 def _check_queue(server: Server, load: Load) -> None:
     most = server.facts.get("max_num_seqs")
-    if isinstance(most, int) and load.concurrency > most and not load.queueing:
+    if isinstance(most, int) and load.capped and load.concurrency > most and not load.queueing:
         raise ConfigError(
             f"concurrency={load.concurrency} is more than the {most} requests that {server.url} runs at once "
             f"(max-num-seqs), so it would measure the queue; lower it, start the server with --max-num-seqs "

@@ -16,7 +16,7 @@ from pytest_sparkperf.core.dataset import Dataset, Row, is_file
 from pytest_sparkperf.core.errors import ConfigError
 from pytest_sparkperf.core.load import RANDOM, SONNET, Load
 from pytest_sparkperf.core.own_files import own_prompts
-from pytest_sparkperf.core.prompts import Prompt, burst_size, shipped_prompts
+from pytest_sparkperf.core.prompts import MAX_CONCURRENCY, Prompt, burst_size, shipped_prompts
 from pytest_sparkperf.core.prompts.verses import verse_prompt
 from pytest_sparkperf.core.random_words import Draw, one_token_words, random_text
 from pytest_sparkperf.core.workload import fit_prompts, workload_digest
@@ -55,15 +55,15 @@ def check_dataset(load: Load) -> None:
                 f"{dataset.name}: {talk} holds a conversation, and completions send one text: use "
                 "endpoint='chat'"
             )
-    if len(dataset.rows) < burst_size(load.concurrency):
-        raise _too_few(dataset, len(dataset.rows), burst_size(load.concurrency))
+    if len(dataset.rows) < _count(load):
+        raise _too_few(dataset, len(dataset.rows), _count(load))
 
 
 def prompts_for(server: Server, load: Load) -> tuple[Prompt, ...]:
     """Return the prompts of a load as this server gets them; raises ServerError, ConfigError."""
     files = read_own_files(load)
     if files.conversations:
-        return own_prompts(files, shipped_prompts(load.concurrency))
+        return own_prompts(files, shipped_prompts(_count(load)))
     return own_prompts(files, _fitted_prompts(server, load))
 
 
@@ -100,9 +100,9 @@ def _behind(
 def _own_prompts(load: Load) -> tuple[Prompt, ...]:
     """Return prompts that need no server to be made."""
     if load.dataset == SONNET:
-        count = burst_size(load.concurrency)
+        count = _count(load)
         return tuple(verse_prompt(number, _draws(load, number).randrange) for number in range(count))
-    return shipped_prompts(load.concurrency)
+    return shipped_prompts(_count(load))
 
 
 def random_prompts(load: Load, tokenizer: ServerTokenizer, count: int | None = None) -> tuple[Prompt, ...]:
@@ -111,7 +111,7 @@ def random_prompts(load: Load, tokenizer: ServerTokenizer, count: int | None = N
     texts = [text for prompt in shipped_prompts(_VOCABULARY) for text in tokenizer.texts(prompt.text)]
     words = one_token_words(texts)
     prompts = []
-    for number in range(count or burst_size(load.concurrency)):
+    for number in range(count or _count(load)):
         draw = _draws(load, number).randrange
         text = random_text(words, load.prompt_tokens, _counting(load, tokenizer), draw)
         prompt = Prompt(f"random-{number}", text)
@@ -130,7 +130,7 @@ def file_prompts(load: Load, tokenizer: ServerTokenizer) -> tuple[Prompt, ...]:
     """Return prompts of the load's file, drawn by its seed; raises ConfigError where it holds too few."""
     assert load.dataset is not None
     dataset = read_dataset(Path(load.dataset))
-    count = burst_size(load.concurrency)
+    count = _count(load)
     order = list(range(len(dataset.rows)))
     _draws(load, 0).shuffle(order)
     drawn: list[Prompt] = []
@@ -159,6 +159,11 @@ def _too_few(dataset: Dataset, found: int, needed: int) -> ConfigError:
         f"{dataset.name} holds {found} prompts that can be used, and this load sends {needed} different "
         "ones: add some, or lower concurrency"
     )
+
+
+def _count(load: Load) -> int:
+    """Return how many different prompts a load has: one per request, up to as many as are shipped."""
+    return burst_size(min(load.requests or load.concurrency, MAX_CONCURRENCY))
 
 
 def _draws(load: Load, number: int) -> random.Random:

@@ -7,7 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pytest_sparkperf.adapters.client import GenerationRequest, Timeouts, clock_of, stream_request
+from pytest_sparkperf.adapters.client import (
+    GenerationRequest,
+    Recording,
+    Timeouts,
+    clock_of,
+    record_request,
+    stream_request,
+)
 from pytest_sparkperf.adapters.http import httpx
 from pytest_sparkperf.adapters.logtail import fence, read_since, read_tail
 from pytest_sparkperf.adapters.server import Server
@@ -22,6 +29,7 @@ from pytest_sparkperf.core.burst import burst_figures
 from pytest_sparkperf.core.ceiling import Ceiling, impossible_rate
 from pytest_sparkperf.core.context import is_numbered, numbered, went_cold
 from pytest_sparkperf.core.exposition import Scrape, difference
+from pytest_sparkperf.core.frozen import EMPTY
 from pytest_sparkperf.core.load import Load
 from pytest_sparkperf.core.prompts import Prompt
 from pytest_sparkperf.core.result import RequestResult, TpotRule
@@ -60,11 +68,14 @@ class PassRecord:
     compiling: bool = False
     logged: tuple[SpecDecodingInterval, ...] = ()
     counters: dict[int, Mapping[str, float | None]] = field(default_factory=dict)
+    slo: Mapping[str, float] = EMPTY
 
     def figures(self, cell: int, rule: TpotRule) -> Mapping[str, float | None]:
         """Return the figures of a cell: of its requests, or of the server's counters where those judge."""
         counted = self.counters.get(cell)
-        return burst_figures(self.bursts[cell].requests, rule) if counted is None else counted
+        if counted is not None:
+            return counted
+        return burst_figures(self.bursts[cell].requests, rule, self.slo)
 
     @property
     def output_tokens(self) -> int | None:
@@ -111,14 +122,15 @@ class Side:
         self.repeats: list[str] = []
         self.end_ids: frozenset[int] | None = None
         self._client = client
-        self._load = load
-        self._prompts = tuple(prompts)
+        self.slo = load.slo
+        self._load = load.burst
+        self.prompts = tuple(prompts)
         self._ceiling = ceiling
         self._name = variant.describe()
         self._wanted_k = variant.k
         self._exclusive = variant.traffic == "exclusive"
         self._timeouts = Timeouts.of_silence(server.silence_timeout_s).scaled(server.time_scale)
-        self._clock = clock_of(server.time_scale)
+        self.clock = clock_of(server.time_scale)
         self._log_offset = 0
         self._salt = uuid.uuid4().hex
         self._cache = WarmCache(client, exclusive=self._exclusive) if load.prefix_cache == "warm" else None
@@ -132,7 +144,7 @@ class Side:
         self._new_log_text()
         if self._cache is not None and not self._cache.hits:
             await self._cache.fill(self._sent_prompts(), self._load.depth, self._first_token)
-        self.records.append(PassRecord(index, await self._scrape()))
+        self.records.append(PassRecord(index, await self._scrape(), slo=self.slo))
 
     async def shoot(self, cell: int) -> Burst:
         """Send one cell: at concurrency 1 its prompt, else one burst of different prompts.
@@ -145,7 +157,7 @@ class Side:
         if not self._exclusive:
             free = await scrape_when_free(self._client, self.server.url, self.server.silence_timeout_s)
         burst = await fire(
-            self._client, lambda: self._requests(cell), self._timeouts, self._clock, self._possible
+            self._client, lambda: self._requests(cell), self._timeouts, self.clock, self.possible
         )
         record.bursts[cell] = burst
         if not self._exclusive:
@@ -155,6 +167,16 @@ class Side:
             else:
                 record.counters[cell] = counter_figures(difference(free, after))
         return burst
+
+    async def record(self, prompt: Prompt) -> Recording:
+        """Send one request of a run and return what came, unparsed."""
+        return await record_request(
+            self._client, self._request(prompt), timeouts=self._timeouts, clock=self.clock
+        )
+
+    def keep(self, burst: Burst) -> None:
+        """Keep what a run brought as the only burst of the pass that was begun for it."""
+        self.records[-1].bursts[0] = burst
 
     async def end(self) -> None:
         """Finish a pass: read the counters again, and whether kernels were compiled meanwhile."""
@@ -285,7 +307,7 @@ class Side:
         text, self._log_offset = read_since(path, self._log_offset)
         return text
 
-    def _possible(self, request: RequestResult) -> RequestResult:
+    def possible(self, request: RequestResult) -> RequestResult:
         """Return a request; one that is faster than its memory is not valid."""
         fault = impossible_rate(request.decode_tok_s, self._ceiling)
         if fault is None:
@@ -294,19 +316,19 @@ class Side:
 
     def _requests(self, cell: int) -> list[GenerationRequest]:
         alone = self._load.concurrency == 1
-        prompts = [self._prompts[cell]] if alone else self._sent_prompts()
+        prompts = [self.prompts[cell]] if alone else self._sent_prompts()
         return [self._request(prompt) for prompt in prompts]
 
     def _sent_prompts(self) -> Sequence[Prompt]:
         """Return the prompts that a pass sends: all of them for one stream, one per request of a burst."""
-        return self._prompts if self._load.concurrency == 1 else self._prompts[: self._load.concurrency]
+        return self.prompts if self._load.concurrency == 1 else self.prompts[: self._load.concurrency]
 
     async def _first_token(self, prompt: Prompt) -> RequestResult:
         """Send a prompt for as short an answer as there is."""
         request = self._request(prompt)
         body = {**request.body, "max_tokens": 1}
         short = replace(request, body=body, expected_tokens=1 if request.expected_tokens else None)
-        return await stream_request(self._client, short, timeouts=self._timeouts, clock=self._clock)
+        return await stream_request(self._client, short, timeouts=self._timeouts, clock=self.clock)
 
     def _request(self, prompt: Prompt) -> GenerationRequest:
         salt = uuid.uuid4().hex if self._load.prefix_cache == "cold" else self._salt

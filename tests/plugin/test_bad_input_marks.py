@@ -48,7 +48,7 @@ FAULTS = {
         'min_speedup needs against: say what to compare with, such as against={"k": 0}',
     ],
     "test_later[1] (and 2 more)": [
-        "min_goodput is not yet available (it comes with the feature 'Workloads')",
+        'min_goodput needs slo: the limits that a request must meet, such as slo={"ttft_ms": 500}',
     ],
     "test_target": ["target 'nope' is not known; there are no targets; describe it in sparkperf.yaml"],
 }

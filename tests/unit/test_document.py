@@ -193,7 +193,8 @@ def test_how_many_servers_may_be_up_is_two_or_what_the_file_says() -> None:
             (
                 "workloads.w.prompt_token: is not a known key; did you mean prompt_tokens? valid "
                 "keys are prompt_tokens, "
-                "output_tokens, depth, system_prompt, ignore_eos, concurrency, request_rate, requests, "
+                "output_tokens, depth, system_prompt, ignore_eos, concurrency, request_rate, burstiness, "
+                "requests, slo, "
                 "dataset, "
                 "seed, messages, "
                 "tools, endpoint, thinking, "

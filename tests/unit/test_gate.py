@@ -23,7 +23,8 @@ from pytest_sparkperf.core.metrics import METRICS
 VALID = (
     "valid keywords are target, k, args, env, model, image, executable, workload, "
     "prompt_tokens, output_tokens, depth, system_prompt, ignore_eos, "
-    "concurrency, request_rate, requests, dataset, seed, messages, tools, endpoint, thinking, "
+    "concurrency, request_rate, burstiness, requests, slo, dataset, seed, messages, tools, endpoint, "
+    "thinking, "
     "sampling, body, prefix_cache, "
     "queueing, min_decode, min_output_throughput, min_prefill, min_request_throughput, "
     "min_goodput, max_ttft_ms, "
@@ -40,10 +41,6 @@ def faults_of(**keywords: Any) -> list[str]:
         parse_mark(keywords)
     assert str(caught.value) == "\n".join(caught.value.faults)
     return list(caught.value.faults)
-
-
-def later(name: str, feature: str) -> str:
-    return f"{name} is not yet available (it comes with the feature {feature!r})"
 
 
 def test_a_bare_mark_measures_the_default_load_without_limits() -> None:
@@ -376,6 +373,52 @@ def test_marks_of_class_function_and_parameter_merge_as_reported() -> None:
             "min_decode needs output_tokens of 2 or more: one token has no decode rate",
         ),
         (
+            {"request_rate": 2.5},
+            "request_rate needs requests: say how many are sent, such as requests=200",
+        ),
+        (
+            {"burstiness": 0.5, "requests": 100, "request_rate": float("inf"), "concurrency": 4},
+            "burstiness needs a request_rate that is finite: it is the shape of the gaps between requests",
+        ),
+        (
+            {"requests": 100, "concurrency": 32},
+            (
+                "requests=100 leaves too little between ramp and drain for 3 segments: give 160 or more, or "
+                "leave requests out to measure bursts in rounds"
+            ),
+        ),
+        (
+            {"requests": 300, "request_rate": float("inf")},
+            "requests=300 at once are more than 256, the most that one client sends",
+        ),
+        (
+            {"requests": 100, "prefix_cache": "warm"},
+            "prefix_cache='warm' is for bursts in rounds, not for a run of requests; leave requests out",
+        ),
+        (
+            {"min_goodput": 2},
+            ('min_goodput needs slo: the limits that a request must meet, such as slo={"ttft_ms": 500}'),
+        ),
+        (
+            {"slo": {"ttft": 500}},
+            (
+                "slo={'ttft': 500} is not a dict of ttft_ms, tpot_ms, e2el_ms to numbers above 0; give "
+                "limits "
+                'of goodput in ms, such as slo={"ttft_ms": 500, "tpot_ms": 50}'
+            ),
+        ),
+        (
+            {"requests": 100, "max_slowdown": 0.05},
+            "max_slowdown compares bursts in rounds, not runs of many requests; leave requests out",
+        ),
+        (
+            {"requests": 100, "k": 3, "min_acceptance_rate": 0.5},
+            (
+                "min_acceptance_rate is counted around rounds, not within a run of many requests; leave "
+                "requests out"
+            ),
+        ),
+        (
             {"endpoint": "completions", "system_prompt": "Be brief."},
             "system_prompt needs endpoint='chat': completions send the prompt as it is",
         ),
@@ -387,21 +430,6 @@ def test_marks_of_class_function_and_parameter_merge_as_reported() -> None:
 )
 def test_what_is_wrong_with_a_keyword(keywords: dict[str, Any], text: str) -> None:
     assert faults_of(**keywords) == [text]
-
-
-@pytest.mark.parametrize(
-    ("keywords", "feature"),
-    [
-        ({"request_rate": float("inf")}, "Workloads"),
-        ({"requests": 100}, "Workloads"),
-        ({"min_request_throughput": 2}, "Workloads"),
-        ({"min_goodput": 2}, "Workloads"),
-    ],
-)
-def test_a_keyword_to_come_names_its_feature(keywords: dict[str, Any], feature: str) -> None:
-    (name,) = keywords
-
-    assert faults_of(**keywords) == [later(name, feature)]
 
 
 @pytest.mark.parametrize(

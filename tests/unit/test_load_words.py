@@ -72,3 +72,30 @@ def test_prompts_of_a_file_keep_their_length() -> None:
     assert fault_of(dataset="own.jsonl", prompt_tokens=100) == (
         "prompt_tokens does not go with a file, whose prompts have their own lengths; leave it out"
     )
+
+
+def load_of(**keywords: Any) -> Load:
+    return parse_mark(keywords).load
+
+
+def test_requests_make_a_run_and_a_rate_an_open_one() -> None:
+    closed, opened = load_of(requests=1000, concurrency=32), load_of(requests=1000, request_rate=2.5)
+    capped = load_of(requests=1000, request_rate=2.5, concurrency=16, burstiness=0.5)
+
+    assert (closed.is_run, closed.capped, closed.request_rate) == (True, True, None)
+    assert (opened.request_rate, opened.capped, opened.concurrency) == (2.5, False, 256)
+    assert (capped.concurrency, capped.capped, capped.burstiness) == (16, True, 0.5)
+
+
+def test_all_at_once_is_a_burst_or_with_a_cap_a_closed_loop() -> None:
+    burst = load_of(requests=64, request_rate=float("inf"))
+    capped = load_of(requests=640, request_rate=float("inf"), concurrency=64)
+
+    assert burst == Load(concurrency=64)
+    assert capped == Load(concurrency=64, requests=640)
+
+
+def test_a_run_is_warmed_up_by_bursts() -> None:
+    assert load_of(requests=1000, concurrency=32).burst == Load(concurrency=32)
+    assert load_of(requests=1000, request_rate=2.5).burst == Load(concurrency=8, capped=False)
+    assert Load(concurrency=4).burst == Load(concurrency=4)

@@ -96,6 +96,21 @@ def test_a_budget_in_seconds_is_the_most_a_gate_takes() -> None:
     assert planned.minutes[1] == 1.0
 
 
+def test_a_run_takes_as_long_as_its_requests_do() -> None:
+    load = {"requests": 640, "output_tokens": 100}
+    closed = gate("closed", **load, concurrency=32, min_output_throughput=100)
+    opened = gate("open", **load, request_rate=2, min_output_throughput=100)
+    cut = gate("cut", **load, request_rate=0.5, budget_s=60)
+
+    found = {one.test: one for one in plan_suite([closed, opened, cut], rates=RATES).gates}
+
+    assert found["closed"].rounds == (12, 12)
+    assert found["closed"].requests_per_round == 48
+    assert found["closed"].limits[0].gate == "min_output_throughput"
+    assert 320 / 60 < found["open"].minutes[0] < 400 / 60
+    assert found["cut"].minutes == (1, 1)
+
+
 def test_attached_servers_are_not_started() -> None:
     spec = parse_mark({"min_decode": 100})
     variant = make_variant(Target("rented", "attach", urls=((0, "http://x:8000"),)))

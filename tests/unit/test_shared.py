@@ -49,6 +49,10 @@ def test_requests_at_once_are_refused() -> None:
         f"concurrency=4 cannot be measured on {WHERE}: requests of others would fill the batch too, and "
         f"nothing would tell; measure concurrency=1 there, or {ELSE}"
     )
+    assert refused(requests=100) == (
+        f"requests=100 as one run cannot be measured on {WHERE}: its segments would hold the requests of "
+        f"others; leave requests out, or {ELSE}"
+    )
     assert refused(against={"k": 0}, same_output=True) == (
         f"same_output cannot be asked of {WHERE}: it sends several requests at once; {ELSE}"
     )
