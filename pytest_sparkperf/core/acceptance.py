@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from pytest_sparkperf.core.exposition import Scrape, difference
+from pytest_sparkperf.core.result import RequestResult
 from pytest_sparkperf.core.serverlog import SpecDecodingInterval
 
 Source = Literal["counters", "log", "requests"]
@@ -148,6 +149,24 @@ def pool_requests(requests: Iterable[tuple[int, int]]) -> Acceptance:
         draft_tokens=sum(drafted for _, drafted in counts),
         accepted_tokens=sum(accepted for accepted, _ in counts),
         source="requests",
+    )
+
+
+def acceptance_of_requests(answers: Sequence[RequestResult]) -> Acceptance | None:
+    """Pool what servers with per-request metrics tell; None without answers, and where one is not told of."""
+    return pool(
+        [
+            None
+            if one.drafted is None
+            else Acceptance(
+                one.drafted.drafts,
+                one.drafted.draft_tokens,
+                one.drafted.accepted_tokens,
+                one.drafted.accepted_per_position,
+                "requests",
+            )
+            for one in answers
+        ]
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pytest_sparkperf.core.load import Endpoint
+from pytest_sparkperf.core.result import Drafted
 from pytest_sparkperf.core.toolcalls import has_substance
 
 _BODY_EXCERPT = 300
@@ -34,6 +35,7 @@ class Chunk:
     usage: Usage | None = None
     choice_indices: tuple[int, ...] = ()
     error: str | None = None
+    drafted: Drafted | None = None
 
     @property
     def is_token_event(self) -> bool:
@@ -52,9 +54,9 @@ def parse_chunk(payload: bytes, endpoint: Endpoint) -> Chunk:
         return Chunk(error=error)
     choices = document.get("choices")
     choices = [one for one in choices if isinstance(one, dict)] if isinstance(choices, list) else []
-    usage = _read_usage(document.get("usage"))
+    usage, drafted = _read_usage(document.get("usage")), _read_drafted(document.get("metrics"))
     if not choices:
-        return Chunk(usage=usage)
+        return Chunk(usage=usage, drafted=drafted)
     first = choices[0]
     delta = _read_delta(first) if endpoint == "chat" else Chunk(content=_text(first.get("text")))
     return replace(
@@ -62,6 +64,7 @@ def parse_chunk(payload: bytes, endpoint: Endpoint) -> Chunk:
         finish_reason=_text(first.get("finish_reason")) or None,
         token_ids=_read_token_ids(first.get("token_ids")),
         usage=usage,
+        drafted=drafted,
         choice_indices=tuple(_count(one.get("index")) or 0 for one in choices),
     )
 
@@ -120,6 +123,21 @@ def _read_usage(value: object) -> Usage | None:
     details = value.get("prompt_tokens_details")
     cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else None
     return Usage(output_tokens, _count(value.get("prompt_tokens")), cached)
+
+
+def _read_drafted(value: object) -> Drafted | None:
+    """Read what servers started with --per-request-spec-decode-metrics tell of one request."""
+    told = value.get("speculative_decoding") if isinstance(value, dict) else None
+    if not isinstance(told, dict):
+        return None
+    names = ("num_spec_steps", "num_draft_tokens", "num_accepted_draft_tokens")
+    steps, drafted, accepted = (_count(told.get(name)) for name in names)
+    if steps is None or drafted is None or accepted is None:
+        return None
+    # How many steps accepted 0, 1, 2, ... of their tokens.
+    histogram = _read_token_ids(told.get("acceptance_histogram")) or ()
+    positions = tuple(sum(histogram[at:]) for at in range(1, len(histogram)))
+    return Drafted(steps, drafted, accepted, positions)
 
 
 def _read_token_ids(value: object) -> tuple[int, ...] | None:

@@ -15,13 +15,24 @@ _NO_FACTS: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
+class Drafted:
+    """What a server tells of the drafts of one request, where it was started to tell it."""
+
+    drafts: int
+    draft_tokens: int
+    accepted_tokens: int
+    accepted_per_position: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RequestResult:
     """One request as the client saw it.
 
     Times with the suffix ``_s`` are readings of one monotonic clock; ``None`` means that the event never
     came. ``reason`` names why a sample is not valid (see :mod:`pytest_sparkperf.core.validity`), ``error``
     holds the server's words or the figures behind the reason. Counts come from the server's ``usage`` and are
-    never counted from chunks. ``tool_calls`` have the shape of an answer that is not streamed.
+    never counted from chunks. ``tool_calls`` have the shape of an answer that is not streamed. ``drafted``
+    is told by servers with per-request metrics alone.
     """
 
     valid: bool
@@ -45,6 +56,7 @@ class RequestResult:
     status: int | None = None
     done_seen: bool = False
     length_limited: bool | None = None
+    drafted: Drafted | None = None
 
     @property
     def ttft_ms(self) -> float | None:

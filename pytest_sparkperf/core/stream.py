@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from pytest_sparkperf.core.chunks import Chunk, Usage, parse_chunk
 from pytest_sparkperf.core.load import Endpoint
-from pytest_sparkperf.core.result import RequestResult
+from pytest_sparkperf.core.result import Drafted, RequestResult
 from pytest_sparkperf.core.sse import SseDecoder
 from pytest_sparkperf.core.toolcalls import ToolCallAssembler
 from pytest_sparkperf.core.validity import (
@@ -147,6 +147,7 @@ class _Transcript:
         self._token_ids: list[int] | None = []  # None once an event with text came without its ids
         self._first_event_tokens: int | None = None
         self._finish_reason: str | None = None
+        self._drafted: Drafted | None = None
 
     def add_payload(self, payload: bytes, endpoint: Endpoint, at_s: float) -> None:
         if not payload.strip():
@@ -168,6 +169,7 @@ class _Transcript:
         self._reasoning.append(chunk.reasoning)
         self._calls.add(chunk.tool_calls)
         self._usage = chunk.usage or self._usage
+        self._drafted = chunk.drafted or self._drafted
         self._finish_reason = chunk.finish_reason or self._finish_reason
         if chunk.finish_reason in _GIVEN_UP:
             self.late_fault = self.late_fault or Fault(ABORTED, f"finish_reason was {chunk.finish_reason!r}")
@@ -204,6 +206,7 @@ class _Transcript:
             reasoning="".join(self._reasoning),
             tool_calls=self._calls.assembled(),
             finish_reason=self._finish_reason,
+            drafted=self._drafted,
         )
 
 

@@ -21,6 +21,7 @@ from pytest_sparkperf.adapters.server import Server
 from pytest_sparkperf.core.acceptance import (
     Acceptance,
     acceptance_between,
+    acceptance_of_requests,
     pool,
     pool_intervals,
     why_no_acceptance,
@@ -234,9 +235,14 @@ class Side:
     def acceptance(self, indexes: Sequence[int]) -> Acceptance | None:
         """Return the acceptance over passes, pooled; None with MTP off and where nothing tells it.
 
-        It is counted around each pass. A server that shows no counters may log it, in intervals of its own.
+        It is counted around each pass. Of a server that shows no counters, or that others use, answers may
+        tell it themselves; one without counters may log it, in intervals of its own.
         """
         kept = self.kept(indexes)
+        # Counters of a server that others use count their drafts, too.
+        told = None if self._counted and self._exclusive else _of_requests(kept)
+        if told is not None:
+            return told
         if not self._counted:
             return pool_intervals([interval for record in kept for interval in record.logged])
         return pool([record.acceptance for record in kept])
@@ -273,6 +279,8 @@ class Side:
     def _acceptance_notes(self) -> list[str]:
         """Say where acceptance is missing, or counts more than our own requests."""
         if not self.records or not self.server.k:
+            return []
+        if not (self._counted and self._exclusive) and _of_requests(self.records) is not None:
             return []
         if not self._counted and any(record.logged for record in self.records):
             return [LOGGED_ACCEPTANCE.format(url=self.server.url)]
@@ -342,6 +350,13 @@ class Side:
             expected_tokens=body["max_tokens"] if body.get("ignore_eos") else None,
             k=self.server.k,
         )
+
+
+def _of_requests(records: Sequence[PassRecord]) -> Acceptance | None:
+    """Return the acceptance that the answers of passes tell; None where one does not."""
+    return acceptance_of_requests(
+        [request for record in records for burst in record.bursts.values() for request in burst.requests]
+    )
 
 
 def _warm_cache(hits: float) -> str:

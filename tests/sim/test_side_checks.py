@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,17 +29,31 @@ from pytest_sparkperf.experiment.measure import Conditions, Measurement
 from pytest_sparkperf.experiment.side import Side
 from pytest_sparkperf.experiment.starter import Starter
 
+STREAMS = Path(__file__).parents[1] / "data" / "streams"
 FLAGS = ("--unpaced", "--jit-s", "0")
 WARM = (*FLAGS, "--enable-prompt-tokens-details", "--fault", "warm_cache")
 SHORT = Load(output_tokens=8)
 SPEC = replace(parse_mark({"min_decode": 1, "budget_s": 0.01}), load=SHORT)
 
 
-class Pages(httpx.AsyncBaseTransport):
-    """The way to a server, on which ``/metrics`` may be hidden or replaced."""
+class Once(httpx.AsyncByteStream):
+    """A body that arrives at once."""
 
-    def __init__(self, *, hidden: bool = False, texts: tuple[str, ...] = ()) -> None:
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self._body
+
+
+class Pages(httpx.AsyncBaseTransport):
+    """The way to a server, on which ``/metrics`` may be hidden or replaced, and answers as well."""
+
+    def __init__(
+        self, *, hidden: bool = False, texts: tuple[str, ...] = (), answer: bytes | None = None
+    ) -> None:
         self.hidden = hidden
+        self.answer = answer
         self.texts = list(texts)
         self._way = httpx.AsyncHTTPTransport()
 
@@ -49,6 +63,8 @@ class Pages(httpx.AsyncBaseTransport):
                 return httpx.Response(404)
             if self.texts:
                 return httpx.Response(200, text=self.texts.pop(0))
+        if self.answer is not None and request.url.path == "/v1/chat/completions":
+            return httpx.Response(200, stream=Once(self.answer))
         return await self._way.handle_async_request(request)
 
     async def aclose(self) -> None:
@@ -137,6 +153,23 @@ def test_counters_that_never_were_are_a_note(simulator: StartSimulator) -> None:
         )
 
     with_side(url, Pages(hidden=True), check)
+
+
+@pytest.mark.parametrize(("traffic", "hidden"), [("exclusive", True), ("shared", False)])
+def test_answers_tell_their_acceptance_where_counters_cannot(
+    simulator: StartSimulator, traffic: Traffic, hidden: bool
+) -> None:
+    answer = (STREAMS / "vllm-0.32-cpu" / "k3.per_request_metrics_chat.raw").read_bytes()
+    url = simulator(*FLAGS, "--speculative-config", '{"method": "mtp", "num_speculative_tokens": 3}').url
+
+    async def check(side: Side) -> None:
+        await send(side, 0)
+        found = side.acceptance((0,))
+        assert found is not None
+        assert (found.source, found.drafts, found.accepted_tokens) == ("requests", 12, 29)
+        assert not any("acceptance" in note for note in side.notes())
+
+    with_side(url, Pages(hidden=hidden, answer=answer), check, traffic)
 
 
 def test_acceptance_comes_from_the_log_where_there_are_no_counters(tmp_path: Path) -> None:

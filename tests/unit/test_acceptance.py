@@ -10,6 +10,7 @@ import pytest
 from pytest_sparkperf.core.acceptance import (
     Acceptance,
     acceptance_between,
+    acceptance_of_requests,
     acceptance_since_start,
     pool,
     pool_intervals,
@@ -18,7 +19,9 @@ from pytest_sparkperf.core.acceptance import (
     why_no_acceptance,
 )
 from pytest_sparkperf.core.exposition import Scrape, parse_exposition
+from pytest_sparkperf.core.result import RequestResult
 from pytest_sparkperf.core.serverlog import SpecDecodingInterval, spec_decoding_intervals
+from pytest_sparkperf.core.stream import StreamReader
 
 DATA = Path(__file__).parent.parent / "data"
 
@@ -257,3 +260,45 @@ def test_windows_are_pooled_by_counts() -> None:
 def test_a_window_without_counts_leaves_all_unknown() -> None:
     assert pool([]) is None
     assert pool([ONE_ENGINE, None]) is None
+
+
+def recorded(name: str) -> RequestResult:
+    reader = StreamReader("chat")
+    reader.feed((DATA / "streams" / "vllm-0.32-cpu" / name).read_bytes(), 1.0)
+    return reader.finish(written_s=0.0)
+
+
+def test_answers_with_metrics_of_their_own_tell_their_acceptance() -> None:
+    told = recorded("k3.per_request_metrics_chat.raw")
+
+    found = acceptance_of_requests([told, told])
+
+    assert found == Acceptance(24, 72, 58, (20, 20, 18), "requests")
+    # As the server itself prints them for this request.
+    assert found.rate == pytest.approx(0.8055555555555556)
+    assert found.length == pytest.approx(3.4166666666666665)
+
+
+def test_one_answer_without_metrics_leaves_all_unknown() -> None:
+    silent = recorded("k3.chat_stream_think_usage.raw")
+
+    assert silent.drafted is None
+    assert acceptance_of_requests([recorded("k3.per_request_metrics_chat.raw"), silent]) is None
+    assert acceptance_of_requests([]) is None
+
+
+def test_the_counters_of_twelve_prompts_on_an_h200() -> None:
+    delta = json.loads((DATA / "metrics" / "h200_k3_delta.json").read_text(encoding="utf-8"))
+    counts = {name: int(value) for name, value in delta.items() if "_total" in name}
+    positions = tuple(counts[f"vllm:spec_decode_num_accepted_tokens_per_pos_total[{at}]"] for at in range(3))
+    found = Acceptance(
+        counts["vllm:spec_decode_num_drafts_total"],
+        counts["vllm:spec_decode_num_draft_tokens_total"],
+        counts["vllm:spec_decode_num_accepted_tokens_total"],
+        positions,
+    )
+
+    assert found.rate is not None
+    assert found.length is not None
+    assert (round(found.rate, 3), round(found.length, 3)) == (0.570, 2.711)
+    assert sum(positions) == found.accepted_tokens
