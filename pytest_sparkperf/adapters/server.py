@@ -21,6 +21,7 @@ from pytest_sparkperf.adapters.process import ProcessSpec, SupervisedProcess
 from pytest_sparkperf.adapters.readiness import PROGRESS_S, Startup, Surroundings, log_excerpt
 from pytest_sparkperf.core.errors import ServerError
 from pytest_sparkperf.core.exposition import Scrape, parse_exposition
+from pytest_sparkperf.core.logwarnings import log_warnings
 from pytest_sparkperf.core.secrets import redact
 from pytest_sparkperf.core.serverlog import parse_log
 from pytest_sparkperf.core.targets import SILENCE_TIMEOUT_S
@@ -71,6 +72,7 @@ class Server:
 
     def metrics(self) -> Scrape:
         """Scrape ``/metrics``; raises ServerError when the server does not give them."""
+        __tracebackhide__ = True  # the caller's line says where, ours says nothing
         with open_client(self.url, api_key=self.api_key) as client:
             page = fetch(client, "/metrics")
         if page.state != "ok":
@@ -202,9 +204,11 @@ def _server(
 ) -> Server:
     logged: dict[str, Any] = {}
     if process is not None:
-        found = parse_log(read_end(process.log_path))
+        text = read_end(process.log_path)
+        found = parse_log(text)
         logged = {one.name: getattr(found, one.name) for one in fields(found) if one.name not in _NO_FACTS}
         logged = {name: value for name, value in logged.items() if value not in (None, ())}
+        logged |= log_warnings(text)
     k = facts["k"] if facts["k"] is not None else logged.get("k")
     everything = MappingProxyType({**logged, **facts, "k": k, "url": url})
     silence_s = variant.silence_timeout_s

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_sparkperf.core.acceptance import pool_intervals
+from pytest_sparkperf.core.logwarnings import log_warnings
 from pytest_sparkperf.core.serverlog import find_fatal, jit_kernels, parse_log, spec_decoding_intervals
 
 
@@ -46,6 +47,7 @@ def log_facts(text: str) -> dict[str, Any]:
         rates = {"acceptance_rate": pooled.rate, "acceptance_length": pooled.length}
         facts |= {name: round(value, 4) for name, value in rates.items() if value is not None}
         facts["draft_tokens"] = pooled.draft_tokens
+    facts |= log_warnings(text)
     kernels = jit_kernels(text)
     if kernels:
         facts["jit_kernels"] = kernels

@@ -273,6 +273,9 @@ class Side:
             )
         if self.records and not self._exclusive:
             unchecked.append(COUNTED)
+        unknown = self.server.facts.get("unknown_variables")
+        if unknown:
+            unchecked.append(f"the server does not know the environment variables {', '.join(unknown)}")
         repeats = [f"a pass was measured again: {reason}" for reason in dict.fromkeys(self.repeats)]
         return (*unchecked, *self._acceptance_notes(), *repeats)
 

@@ -178,3 +178,17 @@ def test_result_of_a_mark_needs_a_mark(suite: Suite) -> None:
         "or measure in its body with sparkperf_measure"
     )
     result.stdout.fnmatch_lines([text])
+
+
+def test_metrics_that_a_server_does_not_give_fail_where_they_were_asked_for(suite: Suite) -> None:
+    suite.pytester.makepyfile(
+        test_it="from dataclasses import replace\n"
+        "def test_it(sparkperf_server):\n"
+        "    replace(sparkperf_server, url='http://127.0.0.1:9').metrics()\n"
+    )
+
+    result = suite.run()
+
+    result.assert_outcomes(failed=1)
+    told = "E*ServerError: http://127.0.0.1:9/metrics [[]Errno 111[]] Connection refused; acceptance and *"
+    result.stdout.fnmatch_lines([told, "test_it.py:3: ServerError"])
