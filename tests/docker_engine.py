@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest_sparkperf
 
-FAKE = Path(__file__).parents[1] / "data" / "servers" / "fake_docker.py"
+FAKE = Path(__file__).parent / "data" / "servers" / "fake_docker.py"
 ROOT = Path(pytest_sparkperf.__file__).parents[1]
 
 
