@@ -13,6 +13,5 @@ def test_with_mtp(sparkperf_result):
 
 
 @sparkperf(k=3, against={"k": 0}, min_speedup=1.25)
-def test_mtp_pays(sparkperf_result):
+def test_mtp_pays():
     """Published: +43 %, 407.9 against 286.0 tok/s. In a burst both wait for the prompts first: +35 %."""
-    assert sparkperf_result.against.output_tok_s > 255

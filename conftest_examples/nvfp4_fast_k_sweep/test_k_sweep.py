@@ -23,13 +23,11 @@ def test_decode(k, sparkperf_result):
     assert sparkperf_result.server["k"] == k
 
 
-@sparkperf(k=3, against={"k": 0}, min_speedup=1.4)
-def test_three_drafts_pay(sparkperf_result):
+@sparkperf(k=3, against={"k": 0}, min_speedup=1.4, min_acceptance_length=3.1)
+def test_three_drafts_pay():
     """Published: +57 % over no draft, 79 % of drafts accepted, 3.37 tokens per step."""
-    assert 3.2 < sparkperf_result.acceptance_length < 3.6
 
 
-@sparkperf(k=4, against={"k": 3}, max_slowdown=0.15)
-def test_the_peak_is_at_three(sparkperf_result):
+@sparkperf(k=3, against={"k": 4}, min_speedup=1.01)
+def test_the_peak_is_at_three():
     """The fourth draft token costs more than it brings; published: 97.2 against 106.5 tok/s."""
-    assert sparkperf_result.ratio < 1

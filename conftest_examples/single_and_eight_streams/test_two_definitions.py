@@ -15,10 +15,20 @@ def test_single_stream(sparkperf_result):
 
 
 @sparkperf(concurrency=8, min_output_throughput=272, min_decode=38.5)
-def test_eight_streams(sparkperf_result):
+def test_eight_distinct_streams(sparkperf_result):
     """Published: ~290 tok/s with distinct prompts, each of which pays for its own prefill.
 
     ``output_tok_s`` divides all tokens by the whole wall time; ``decode_throughput_tok_s`` leaves out the
     wait for the first token of all, and is the higher one.
     """
     assert sparkperf_result.decode_throughput_tok_s > sparkperf_result.output_tok_s
+
+
+@sparkperf(concurrency=8, prefix_cache="warm", min_decode=39.5, max_ttft_ms=600)
+def test_eight_warm_streams(sparkperf_result):
+    """Published: 322 tok/s together, first to last token, with every prompt in the prefix cache.
+
+    That is ``decode_throughput_tok_s``. With TTFT out of the way the two definitions nearly agree.
+    """
+    assert sparkperf_result.decode_throughput_tok_s > 0.96 * 322.05
+    assert sparkperf_result.output_tok_s > 0.95 * sparkperf_result.decode_throughput_tok_s

@@ -1,0 +1,285 @@
+"""Measures the published figures back from the simulated machines and writes docs/published.md.
+
+Run ``python benchmarks/published_table.py docs/published.md``; it takes about 20 minutes. What one stream or
+one burst shows is measured by gates of the plugin; the report's queues and the long ShareGPT runs are sent
+once to a fresh server, as they were published. ``WORK`` (an option) is a folder to go on from.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import yaml
+
+from pytest_sparkperf.adapters.client import GenerationRequest, Timeouts, clock_of, record_request
+from pytest_sparkperf.adapters.http import open_async_client
+from pytest_sparkperf.core.burst import burst_figures
+from pytest_sparkperf.sim.profiles import PROFILES
+from pytest_sparkperf.sim.published import POINTS, Point
+from pytest_sparkperf.sim.rehearsal import Figures, Shape, rehearse
+
+# At most so many chunks a second: a shared machine of two cores must keep up with them.
+_CHUNKS_PER_S = 800.0
+_LARGEST_SCALE, _SINGLE_SCALE = 20.0, 4.0
+# Prompts that take so long that a client's milliseconds do not show.
+_LONG = 100_000
+# One of them at real speed.
+_REAL_SPEED = "gb10-recipe"
+# Runs that are sent once; of the 1,000 requests of a ShareGPT run the first so many.
+_SENT_ONCE = ("gb10-report", "thor-report", "rtx-pro-6000-report", "gb10-fp8", "gb10-marlin")
+_SHAREGPT_REQUESTS = 256
+_OFFERED = 16  # the report's requests, all at once
+_READY, _ADDRESS = "Application startup complete.", "Starting vLLM server on "
+_SUITE = """
+import json
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+
+CASES = json.loads(Path("cases.json").read_text())
+METRICS = ("decode_tok_s", "output_tok_s", "decode_throughput_tok_s", "ttft_ms", "tpot_ms")
+
+
+@pytest.mark.parametrize("number", range(len(CASES)))
+def test_case(number, sparkperf_measure):
+    wanted, found = CASES[number]["seeds"], []
+    for seed in range(wanted + 3):
+        result = sparkperf_measure(seed=seed, **CASES[number]["mark"])
+        found += [result] if result.rounds else []
+        if len(found) == wanted:
+            break
+    figures = {name: fmean(getattr(one, name) for one in found) for name in METRICS}
+    Path(f"found-{number}.json").write_text(json.dumps(figures))
+"""
+_INTRO = """# Published figures, simulated and measured
+
+Each simulated machine is fitted to one publication: [profiles.py](../pytest_sparkperf/sim/profiles.py) states
+every number and its source, [published.py](../pytest_sparkperf/sim/published.py) the figures. No figure is
+looked up: each follows from the engine loop, where a step costs what it reads and computes.
+
+- **published**: as its author wrote it.
+- **simulated**: the engine loop run without a clock, tested in `tests/unit/test_sim_profiles.py`.
+- **measured**: a simulator process, over HTTP, on the clock. Where `speed` is above 1 its time runs so many
+  times as fast, and rates are in its own seconds.
+- **may**: the published spread, or 3 % where none is given. The report's TPOT and TTFT are means of 16
+  requests, for which the published P99 gives twice the standard error. What misses by more has a **!**.
+
+Single streams and bursts are measured by gates, on random prompts of the published length. The report's
+queues (16 requests offered to 4 places) and the ShareGPT runs at concurrency 32 (the first {sharegpt} of
+1,000 requests) are sent once to a fresh server, as they were published; a prompt-heavy run was the first on
+its machine, so it compiles as it goes, as does the cold start. One publication is measured at real speed.
+
+```shell
+python benchmarks/published_table.py docs/published.md
+```
+
+| machine | load | metric | published | simulated | measured | may | speed |
+|---|---|---|---|---|---|---|---|
+"""
+
+_Found = Mapping[str, float]
+
+
+def main() -> None:
+    """Measure everything that the folder has not, and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("output", type=Path)
+    parser.add_argument("--work", type=Path, metavar="WORK")
+    options = parser.parse_args()
+    folder = options.work or Path(tempfile.mkdtemp(prefix="published-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    sys.stderr.write(f"keeping measurements in {folder}\n")
+    shapes = list(dict.fromkeys((point.profile, _measured_as(point)) for point in POINTS))
+    gated = [(profile, shape) for profile, shape in shapes if not _is_sent_once(profile, shape)]
+    found = dict(zip(gated, by_gates(gated, folder), strict=True))
+    for profile, shape in shapes:
+        if _is_sent_once(profile, shape):
+            found[profile, shape] = _kept(folder, profile, shape)
+    options.output.write_text(_INTRO.format(sharegpt=_SHAREGPT_REQUESTS) + "\n".join(rows(found)) + "\n")
+
+
+def _measured_as(point: Point) -> Shape:
+    """Return the load that shows a point: TTFT and decode rate of a depth come from the same requests."""
+    shape = point.shape
+    if shape.output_tokens > 2:
+        return shape
+    return next(other.shape for other in POINTS if other.shape.prompt_tokens == shape.prompt_tokens)
+
+
+def _is_sent_once(profile: str, shape: Shape) -> bool:
+    """Tell whether a load is no gate's: a queue, a long run, or one that compiles, which a gate waits for."""
+    return profile in _SENT_ONCE or shape.cold
+
+
+def time_scale(profile: str, shape: Shape) -> float:
+    """Return how fast a load may run: by its chunks, and so that HTTP's milliseconds do not show in TTFT."""
+    if profile == _REAL_SPEED:
+        return 1.0
+    if shape.streams == 1:
+        return _SINGLE_SCALE if shape.prompt_tokens < _LONG else _LARGEST_SCALE
+    accepted = shape.accepted or _accepted(profile, shape.k)
+    chunks_per_s = rehearse(PROFILES[profile], shape).output_tok_s / (1 + sum(accepted))
+    return max(1.0, round(min(_LARGEST_SCALE, _CHUNKS_PER_S / chunks_per_s), 1))
+
+
+def _accepted(profile: str, k: int) -> tuple[float, ...]:
+    shares, reached = [], 1.0
+    for share in PROFILES[profile].accepted_given(k)[:k]:
+        reached *= share
+        shares.append(reached)
+    return tuple(shares)
+
+
+def by_gates(shapes: Sequence[tuple[str, Shape]], folder: Path) -> list[_Found]:
+    """Measure loads by gates of the plugin, in a suite that is resumed where it was broken off."""
+    cases, targets = [], {}
+    for number, (profile, shape) in enumerate(shapes):
+        args = {"profile": profile, "time-scale": time_scale(profile, shape), "max-num-seqs": shape.streams}
+        if shape.accepted:
+            args["acceptance"] = list(shape.accepted)
+        targets[f"case{number}"] = {"launch": "sim", "args": args}
+        cases.append({"mark": _mark(number, shape), "seeds": _seeds(shape)})
+    document = {"version": 1, "targets": targets}
+    (folder / "sparkperf.yaml").write_text(yaml.safe_dump(document))
+    (folder / "cases.json").write_text(json.dumps(cases))
+    (folder / "test_cases.py").write_text(_SUITE)
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    command = [sys.executable, "-m", "pytest", "--sparkperf", "--sparkperf-resume", "kept.jsonl"]
+    env = {name: value for name, value in os.environ.items() if name not in ("CI", "PYTEST_ADDOPTS")}
+    subprocess.run([*command, "-p", "no:cacheprovider"], cwd=folder, env=env, check=True)
+    return [json.loads((folder / f"found-{number}.json").read_text()) for number in range(len(cases))]
+
+
+def _seeds(shape: Shape) -> int:
+    """Return how many times four prompts of one stream are drawn: the luck of four is not that of many."""
+    return 3 if shape.streams == 1 and shape.prompt_tokens < 8000 else 1
+
+
+def _mark(number: int, shape: Shape) -> dict[str, Any]:
+    return {
+        "target": f"case{number}",
+        "k": shape.k,
+        "dataset": "random",
+        "prompt_tokens": shape.prompt_tokens,
+        "output_tokens": shape.output_tokens,
+        "concurrency": shape.streams,
+        "prefix_cache": "warm" if shape.warm else "cold",
+        "max_rounds": 3,
+        "budget_s": 3600,
+    }
+
+
+def _kept(folder: Path, profile: str, shape: Shape) -> _Found:
+    path = folder / f"{profile}-{shape.prompt_tokens}-{shape.output_tokens}-{shape.k}.json"
+    if not path.exists():
+        sys.stderr.write(f"{profile} {load_words(shape)}\n")
+        path.write_text(json.dumps(dict(sent_once(profile, shape, folder))))
+    found: _Found = json.loads(path.read_text())
+    return found
+
+
+def sent_once(profile: str, shape: Shape, folder: Path) -> _Found:
+    """Send a load to a fresh server of its own, at most as many requests at once as were published."""
+    scale = time_scale(profile, shape)
+    flags = ["--profile", profile, "--time-scale", str(scale), "--max-num-seqs", str(shape.streams)]
+    flags += [] if shape.cold else ["--jit-s", "0"]
+    flags += [word for share in shape.accepted for word in ("--acceptance", str(share))]
+    if shape.k:
+        flags += ["--speculative-config", json.dumps({"method": "mtp", "num_speculative_tokens": shape.k})]
+    log = folder / "simulator.log"
+    with log.open("wb") as output:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "pytest_sparkperf.sim", "--port", "0", *flags],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        while _READY not in log.read_text():
+            time.sleep(0.05)
+        url = log.read_text().partition(_ADDRESS)[2].split()[0]
+        return asyncio.run(_closed_loop(url, shape, scale))
+    finally:
+        server.terminate()
+        server.wait()
+
+
+async def _closed_loop(url: str, shape: Shape, scale: float) -> _Found:
+    # The report offers all of its 16 requests at once, whatever runs together.
+    workers = shape.requests if shape.requests <= _OFFERED else shape.streams
+    requests = [_request(number, shape) for number in range(min(shape.requests, _SHAREGPT_REQUESTS))]
+    places, clock = asyncio.Semaphore(workers), clock_of(scale)
+    # In a queue the first token may take minutes.
+    timeouts = replace(Timeouts(), first_event_s=3600.0).scaled(scale)
+
+    async def one(request: GenerationRequest) -> Any:
+        async with places:
+            return await record_request(client, request, timeouts=timeouts, clock=clock)
+
+    async with open_async_client(url) as client:
+        recordings = await asyncio.gather(*(one(request) for request in requests))
+    found = [recording.result() for recording in recordings]
+    figures = burst_figures(found, "n_minus_1")
+    return {
+        "output_tok_s": figures["output_tok_s"] or 0.0,
+        "decode_tok_s": figures["decode_tok_s"] or 0.0,
+        "ttft_ms": fmean(request.ttft_ms or 0.0 for request in found),
+        "tpot_ms": fmean(request.tpot_ms_by("n_minus_1") or 0.0 for request in found),
+    }
+
+
+def _request(number: int, shape: Shape) -> GenerationRequest:
+    body = {
+        "model": "any",
+        "prompt": [number * shape.prompt_tokens + place for place in range(shape.prompt_tokens)],
+        "max_tokens": shape.output_tokens,
+        "ignore_eos": True,
+        "temperature": 0,
+    }
+    return GenerationRequest("completions", body, expected_tokens=shape.output_tokens, k=shape.k)
+
+
+def rows(found: Mapping[tuple[str, Shape], _Found]) -> Iterator[str]:
+    """Yield the table's rows; a measured figure that misses by more than it may is marked."""
+    simulated: dict[tuple[str, Shape], Figures] = {}
+    for point in POINTS:
+        key = (point.profile, point.shape)
+        if key not in simulated:
+            simulated[key] = rehearse(PROFILES[point.profile], point.shape)
+        shape = _measured_as(point)
+        metric = "ttft_ms" if point.metric == "ttft_s" else point.metric
+        measured = found[point.profile, shape][metric] / (1000 if point.metric == "ttft_s" else 1)
+        figures = asdict(simulated[key])[point.metric]
+        scale = time_scale(point.profile, shape)
+        yield (
+            f"| {point.profile} | {load_words(shape)} | {point.metric} | {point.value:g} "
+            f"| {_told(figures, point)} | {_told(measured, point)} | {point.spread:.1%} | {scale:g} |"
+        )
+
+
+def load_words(shape: Shape) -> str:
+    """Return a load in a few words."""
+    words = f"{shape.prompt_tokens}/{shape.output_tokens}, k={shape.k}, {shape.streams} at once"
+    return words + (", warm cache" if shape.warm else "") + (", cold start" if shape.cold else "")
+
+
+def _told(value: float, point: Point) -> str:
+    miss = value / point.value - 1
+    flag = " **!**" if abs(miss) > point.spread else ""
+    return f"{value:.4g} ({miss:+.1%}){flag}"
+
+
+if __name__ == "__main__":
+    main()
