@@ -64,6 +64,7 @@ class Run:
     _baselines: Files | None = None
     _variants: list[Variant] = field(default_factory=list)
     cells: list[Cell] = field(default_factory=list)
+    recordable: int = 0
     _limits: int = 0
     _kept: KeptFile | None = None
     _asked: dict[str, int] = field(default_factory=dict)
@@ -178,6 +179,7 @@ class Run:
             check_shared(spec, variant)
         self._variants += variants.values()
         self._limits += len(claims)
+        self.recordable += bool(spec.by_baseline)
 
     def list_changes(self, tests: Mapping[str, tuple[Path, str]]) -> None:
         """Note what differs from the ref that the file is read from: the file, and the marks of tests.

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 _COLOURS = {"PASS": "green", "FAIL": "red", "ERROR": "red", "INCONCLUSIVE": "yellow"}
 
 
+NOTHING_TO_RECORD = (
+    "nothing was recorded: no mark of these tests is judged by a baseline, which max_slowdown without "
+    "against is"
+)
+
+
 def header(config: pytest.Config, run: Run) -> str | None:
     """Say what will be measured; nothing when gates are off."""
     settings = run.settings
@@ -76,6 +82,8 @@ class LastWord:
         run = self._run
         if run.trouble is not None:
             terminalreporter.write_line(run.trouble, red=True, bold=True)
+        if run.settings.record and not run.recordable:
+            terminalreporter.write_line(NOTHING_TO_RECORD, yellow=True, bold=True)
         if run.unproven:
             noun = "gate" if run.unproven == 1 else "gates"
             text = f"NOT PROVEN: {run.unproven} {noun} inconclusive"

@@ -109,7 +109,7 @@ def a_server_that_stays(request):
     from pytest_sparkperf.session import RUN
 
     class Bench:
-        def close(self): raise ServerError("processes 4711 of it do not end")
+        def close(self, *, keep): raise ServerError("processes 4711 of it do not end")
         def done(self, variant): ...
 
     request.config.stash[RUN]._bench = Bench()

@@ -222,6 +222,24 @@ def test_facts_of_a_hook_that_cannot_be_kept_are_an_error_before_anything_is_mea
     )
 
 
+def test_a_run_that_has_nothing_to_record_says_so(suite: Suite) -> None:
+    suite.do_not_measure()
+    suite.pytester.makepyfile(test_it=f"{HEAD}@sparkperf(min_decode=1, name='PASS')\ndef test_it(): ...\n")
+
+    result = suite.quick_run("--sparkperf-record")
+
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "sparkperf: *, recording, inconclusive gates are skipped",
+            (
+                "nothing was recorded: no mark of these tests is judged by a baseline, which max_slowdown "
+                "without against is"
+            ),
+        ]
+    )
+
+
 SPEEDS = """version: 1
 default_target: usual
 targets:
