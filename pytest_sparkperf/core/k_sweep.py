@@ -125,8 +125,8 @@ class Sweep:
         """Say which k is the fastest, and against which others that is proven."""
         peak = self.peak
         if peak is None:
-            lacking = ", ".join(f"k={point.k}" for point in self.points if point.gain is None)
-            return f"no fastest k: {lacking} was not measured"
+            lacking = [f"k={point.k} ({_why(point)})" for point in self.points if point.gain is None]
+            return f"no fastest k, as a gain is missing: {'; '.join(lacking)}"
         against = [f"k={duel.other}" for duel in self.duels if duel.proven]
         open_ = [f"k={duel.other} ({duel.verdict.outcome})" for duel in self.duels if not duel.proven]
         parts = [f"proven against {' and '.join(against)}"] if against else []
@@ -216,6 +216,10 @@ def _gain(point: Point) -> str:
     if verdict.low is None or verdict.high is None:
         return figure(point.gain)
     return f"{figure(point.gain)} ({figure(verdict.low)} to {figure(verdict.high)})"
+
+
+def _why(point: Point) -> str:
+    return "not judged" if point.verdict is None else f"{point.verdict.outcome}: {point.verdict.reason}"
 
 
 def _speed(point: Point) -> str:

@@ -105,7 +105,7 @@ def test_a_k_that_could_not_be_measured_leaves_no_peak() -> None:
 
     assert found.peak is None
     assert not found.proven
-    assert found.conclusion() == "no fastest k: k=2 was not measured"
+    assert found.conclusion() == "no fastest k, as a gain is missing: k=2 (ERROR: no usage)"
     assert found.table().splitlines()[3].split()[:3] == ["2", "-", "-"]
     assert found.chart().splitlines()[2].endswith(" not measured")
 
