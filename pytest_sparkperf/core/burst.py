@@ -44,6 +44,11 @@ def burst_figures(
     return figures
 
 
+def output_rate(requests: Sequence[RequestResult]) -> float | None:
+    """Return output tokens / wall time of a burst in tok/s, also of one whose streams are not valid."""
+    return _rate(_total([one.output_tokens for one in requests]), _wall_s(requests))
+
+
 def _geometric_mean(values: Sequence[float | None]) -> float | None:
     if any(value is None or value <= 0 for value in values):
         return None
@@ -90,7 +95,7 @@ _PER_STREAM: Mapping[str, Callable[[RequestResult], float | None]] = {
     "prefill_tok_s": lambda request: request.prefill_tok_s,
 }
 _PER_BURST: Mapping[str, Callable[[Sequence[RequestResult]], float | None]] = {
-    "output_tok_s": lambda burst: _rate(_total([one.output_tokens for one in burst]), _wall_s(burst)),
+    "output_tok_s": output_rate,
     "decode_throughput_tok_s": lambda burst: _rate(
         _total([one.output_tokens for one in burst]), _decode_s(burst)
     ),

@@ -9,12 +9,14 @@ from typing import Protocol
 from pytest_sparkperf.core.acceptance import acceptance_figures
 from pytest_sparkperf.core.burst import common_rule
 from pytest_sparkperf.core.errors import MeasurementError
+from pytest_sparkperf.core.lumps import LUMPY, what_remains
 from pytest_sparkperf.core.order import SUBJECT, Arm, Step
 from pytest_sparkperf.core.reasons import no_acceptance
 from pytest_sparkperf.core.result import RequestResult, TpotRule
 from pytest_sparkperf.core.sampling import Pass, Sampler
 from pytest_sparkperf.core.taken import Figures, Taken
 from pytest_sparkperf.core.validity import SENTENCES, TIMEOUT
+from pytest_sparkperf.experiment.shots import Burst
 from pytest_sparkperf.experiment.side import Side
 
 # Reads the temperature of the GPU; None where there is nothing to read.
@@ -119,7 +121,7 @@ class PassRunner:
         for cell, arm in step.order:
             burst = await self._sides[arm].shoot(cell)
             if burst.fault is not None:
-                raise MeasurementError(await _twice(burst.fault, self._sides[arm]))
+                raise MeasurementError(await _twice(burst, burst.fault, self._sides[arm]))
         for side in self._sides.values():
             await side.end()
 
@@ -150,7 +152,7 @@ async def sample(
     return tuple(taken[index] for index in sampler.round_passes)
 
 
-async def _twice(request: RequestResult, side: Side) -> str:
+async def _twice(burst: Burst, request: RequestResult, side: Side) -> str:
     """Say why a cell could not be measured, in the server's words and ours."""
     reason = request.reason or "not valid"
     text = f"a request failed twice ({reason}): {SENTENCES.get(reason, '')}"
@@ -158,5 +160,9 @@ async def _twice(request: RequestResult, side: Side) -> str:
         text += f" Seen: {request.error}"
     if reason == TIMEOUT:
         text += f"; {await side.pulse()}"
+    if reason in LUMPY:
+        await side.end()
+        remains = what_remains(burst.requests, side.records[-1].before, side.records[-1].after)
+        text += f"; {remains}" if remains else ""
     log_tail = side.log_tail()
     return f"{text}\nlast lines of the server's log:\n{log_tail}" if log_tail else text
