@@ -43,6 +43,11 @@ def check_shared(spec: GateSpec, variant: Variant) -> None:
 
 
 def _faults(spec: GateSpec, where: str) -> Iterator[str]:
+    if spec.load.is_run:
+        yield (
+            f"requests={spec.load.requests} cannot be sent to {where}: a run of many leaves no room for those "
+            f"of others; leave it out, or keep others off it and say traffic: exclusive"
+        )
     if spec.load.concurrency > 1:
         yield (
             f"concurrency={spec.load.concurrency} cannot be measured on {where}: requests of others would "
@@ -54,6 +59,11 @@ def _faults(spec: GateSpec, where: str) -> Iterator[str]:
             f"requests={spec.load.requests} as one run cannot be measured on {where}: its segments would "
             f"hold the requests of others; leave requests out, or keep others off it and say traffic: "
             "exclusive"
+        )
+    if spec.by_baseline:
+        yield (
+            f"{spec.by_baseline[0].gate} cannot be judged on {where}: what others send is another load in "
+            f"each run; compare with against=, or keep others off it and say traffic: exclusive"
         )
     if spec.same_output:
         yield (
