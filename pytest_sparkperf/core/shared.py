@@ -43,11 +43,6 @@ def check_shared(spec: GateSpec, variant: Variant) -> None:
 
 
 def _faults(spec: GateSpec, where: str) -> Iterator[str]:
-    if spec.load.is_run:
-        yield (
-            f"requests={spec.load.requests} cannot be sent to {where}: a run of many leaves no room for those "
-            f"of others; leave it out, or keep others off it and say traffic: exclusive"
-        )
     if spec.load.concurrency > 1:
         yield (
             f"concurrency={spec.load.concurrency} cannot be measured on {where}: requests of others would "

@@ -58,13 +58,6 @@ def test_requests_at_once_are_refused() -> None:
     )
 
 
-def test_a_run_of_many_requests_is_refused() -> None:
-    assert refused(requests=200, request_rate=2.0) == (
-        f"requests=200 cannot be sent to {WHERE}: a run of many leaves no room for those of others; leave it "
-        f"out, or {ELSE}"
-    )
-
-
 def test_stored_runs_say_nothing_about_the_load_of_others() -> None:
     assert refused(max_slowdown=0.1) == (
         f"max_slowdown cannot be judged on {WHERE}: what others send is another load in each run; compare "
