@@ -27,6 +27,9 @@ NO_SERIES = "no spec-decode series: /metrics answered with an empty body"
 NOT_SPECULATING = "no speculative decoding: /metrics shows no spec_decode counters"
 NOT_A_NUMBER = "no acceptance: a spec_decode counter is not a finite number"
 NOTHING_DRAFTED = "no acceptance: nothing was drafted"
+NOTHING_ACCEPTED = (
+    "none of {drafted} drafted tokens was accepted: the draft does not belong to this model, or is broken"
+)
 NO_SCRAPE_BEFORE = "no acceptance: the first scrape of /metrics is empty, there is nothing to subtract"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from pytest_sparkperf.core.acceptance import Acceptance
+from pytest_sparkperf.core.acceptance import NOTHING_ACCEPTED, Acceptance
 from pytest_sparkperf.core.equivalence import NEAR_TIE_NATS, Comparison, Difference
 from pytest_sparkperf.core.logprobs import Choice
 from pytest_sparkperf.core.result import Verdict
@@ -14,9 +14,6 @@ from pytest_sparkperf.core.same_output import Item, Line, verdict_of
 
 BATCH_INVARIANT = (
     "exact equality: VLLM_BATCH_INVARIANT=1 on both servers, where vLLM supports it (about half the speed)"
-)
-NOTHING_ACCEPTED = (
-    "none of {drafted} drafted tokens was accepted: the draft does not belong to this model, or is broken"
 )
 NEAR_TIE_RULE = (
     f"near-tie: both answers had both tokens among their best, at most {NEAR_TIE_NATS:g} nats apart in each, "

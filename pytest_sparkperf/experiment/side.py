@@ -19,6 +19,7 @@ from pytest_sparkperf.adapters.http import httpx
 from pytest_sparkperf.adapters.logtail import fence, read_since, read_tail
 from pytest_sparkperf.adapters.server import Server
 from pytest_sparkperf.core.acceptance import (
+    NOTHING_ACCEPTED,
     Acceptance,
     acceptance_between,
     acceptance_of_requests,
@@ -283,6 +284,9 @@ class Side:
         """Say where acceptance is missing, or counts more than our own requests."""
         if not self.records or not self.server.k:
             return []
+        drafted = self.acceptance([record.index for record in self.records])
+        if drafted is not None and drafted.draft_tokens and not drafted.accepted_tokens:
+            return [NOTHING_ACCEPTED.format(drafted=drafted.draft_tokens)]
         if not (self._counted and self._exclusive) and _of_requests(self.records) is not None:
             return []
         if not self._counted and any(record.logged for record in self.records):

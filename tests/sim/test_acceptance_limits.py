@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,22 @@ def test_limits_on_acceptance_are_judged_with_their_intervals(
     assert counted.drafts is not None
     assert result.drafts is not None
     assert 0 < result.drafts < counted.drafts
+
+
+def test_a_draft_of_which_nothing_is_accepted_is_flagged(simulator: StartSimulator, tmp_path: Path) -> None:
+    url = simulator(*K3, "--acceptance", "0.000000001").url
+
+    result = run_gate(tmp_path, url, min_acceptance_rate=0.5)
+
+    assert result.acceptance_rate == 0
+    found = verdict(result, "min_acceptance_rate")
+    assert found.outcome == "FAIL"
+    assert found.estimate == pytest.approx(0.001)
+    [note] = result.notes
+    assert re.fullmatch(
+        r"none of \d+ drafted tokens was accepted: the draft does not belong to this model, or is broken",
+        note,
+    )
 
 
 @pytest.mark.parametrize("gate", ["min_acceptance_rate", "min_acceptance_length"])
