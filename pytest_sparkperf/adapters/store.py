@@ -7,6 +7,7 @@ its holder dies.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import tempfile
@@ -123,7 +124,12 @@ class FolderStore:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all: beside it, to the disk, then in its place."""
+    """Write a file whole or not at all: beside it, to the disk, then in its place.
+
+    Raises OSError, also where the path is a device or a pipe: what takes its place would be a file.
+    """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise OSError(errno.EINVAL, "Not a plain file", str(path))
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=_TEMPORARY)
     temporary = Path(name)
     try:

@@ -231,6 +231,16 @@ def test_a_pipe_in_place_of_a_file_does_not_hang_reading(tmp_path: Path) -> None
     assert str(raised.value) == f"{tmp_path / 'x.yaml'}: is not a plain file; remove it"
 
 
+def test_a_pipe_is_not_replaced_by_a_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.yaml")
+
+    with pytest.raises(OSError, match="Not a plain file"):
+        write_whole(tmp_path / "x.yaml", b"text")
+
+    assert (tmp_path / "x.yaml").is_fifo()
+    assert [path.name for path in tmp_path.iterdir()] == ["x.yaml"]
+
+
 def test_reading_stops_behind_what_is_allowed(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     with path.open("wb") as stream:
