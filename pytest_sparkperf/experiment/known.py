@@ -90,8 +90,8 @@ class Knowledge:
         folder = None if bandwidth is None else find_checkpoint(variant.model or server.model)
         if folder is None:
             return None
-        # Who attaches does not know how the server was started.
-        on_load = variant.launch == "attach" or "quantization" in variant.args
+        # Where somebody else writes the command, or a recipe, nobody here knows whether it quantizes.
+        on_load = variant.launch not in ("vllm", "docker") or "quantization" in variant.args
         weights = read_gb_per_token(folder, quantized_on_load=on_load)
         return ceiling_of(bandwidth_gb_s=bandwidth, gb_per_token=weights, k=server.k)
 
