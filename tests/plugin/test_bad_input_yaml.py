@@ -8,7 +8,8 @@ from suite_runner import Suite
 GATE = "def test_plain(): ...\n\ndef test_gate(sparkperf_measure): ...\n"
 NO_URL = "is not the URL of a server; give its root, such as http://127.0.0.1:8000"
 KEYS = (
-    "valid keys are launch, model, k, ready_timeout_s, silence_timeout_s, url, api_key_env, traffic, hardware"
+    "valid keys are launch, model, k, ready_timeout_s, silence_timeout_s, url, api_key_env, traffic, "
+    "hardware, probe"
 )
 FAULTY = """version: 1
 default_target: fast

@@ -349,20 +349,17 @@ def test_a_shared_server_without_counters_cannot_be_judged(simulator: StartSimul
 
 def test_a_shared_server_is_measured_beside_the_traffic_of_others(simulator: StartSimulator) -> None:
     url = simulator("--jit-s", "0", "--slowdown", "0.1", "--fault", "foreign_traffic=5").url
-    variant = variant_at(url, "shared")
+    found: dict[str, float | None] = {}
 
-    async def run() -> Result:
-        async with open_async_client(url) as client:
-            side = Side(variant, attach_server(variant), client, SHORT, shipped_prompts(4))
-            spec = replace(parse_mark({"min_decode": 1, "max_rounds": 3}), load=SHORT)
-            return await Measurement({SUBJECT: side}, spec, Conditions(1)).run()
+    async def check(side: Side) -> None:
+        assert await send(side, 0) is None
+        found.update(side.records[-1].figures(0, "n_minus_1"))
+        assert COUNTED in side.notes()
 
-    result = asyncio.run(run())
+    with_side(url, Pages(), check, "shared")
 
-    assert result.verdicts[0].outcome in ("PASS", "INCONCLUSIVE"), result.verdicts
-    assert (result.decode_tok_s or 0) > 1
-    assert (result.output_tok_s, result.prefill_tok_s) == (None, None)
-    assert COUNTED in result.notes
+    assert all((found[name] or 0) > 0 for name in ("decode_tok_s", "ttft_ms", "tpot_ms", "e2el_ms"))
+    assert (found["output_tok_s"], found["prefill_tok_s"]) == (None, None)
 
 
 def test_several_streams_on_a_shared_server_are_refused(simulator: StartSimulator, tmp_path: Path) -> None:
