@@ -13,7 +13,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "servers.md"
 
 def test_every_key_stands_there_with_its_launch_kinds() -> None:
     rows = [line.split("|")[1:3] for line in PAGE.read_text().splitlines() if line.startswith("| `")]
-    kinds = {"all": set(LAUNCHES), "started": set(STARTED_LAUNCHES)}
+    kinds: dict[str, set[str]] = {"all": set(LAUNCHES), "started": set(STARTED_LAUNCHES)}
     told = {
         key: kinds.get(launches.strip()) or set(re.split(r", ", launches.strip()))
         for keys, launches in rows
