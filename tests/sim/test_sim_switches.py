@@ -356,7 +356,9 @@ def test_huge_lines_hold_the_same_answer(server: SimProcess, switch: Switch) -> 
 
 def test_memory_is_kept_beyond_the_end_of_the_server(simulator: StartSimulator) -> None:
     server = simulator(*FLAGS, "--fault", "memory_kept=48", fresh=True)
-    found = re.search(r"48 MiB are held by process (\d+) \(fault memory_kept\)", server.log())
+    held = re.compile(r"48 MiB are held by process (\d+) \(fault memory_kept\)")
+    wait_until(lambda: held.search(server.log()) is not None)  # said when the server is ready already
+    found = held.search(server.log())
     assert found is not None
     holder = int(found[1])
     try:
