@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+
 import httpx
 
-__all__ = ["PAGE_TIMEOUT_S", "auth_headers", "httpx", "open_async_client", "open_client"]
+__all__ = ["PAGE_TIMEOUT_S", "LaneTransport", "auth_headers", "httpx", "open_async_client", "open_client"]
 
 # Proxies and .netrc of the environment must never stand between a measurement and its server, and a
 # compressed stream would arrive in lumps of the compressor's making.
@@ -58,7 +62,75 @@ def open_async_client(
         base_url=base_url,
         headers=auth_headers(api_key),
         timeout=timeout_s,
-        limits=limits,
         trust_env=False,
-        transport=transport,
+        transport=transport or LaneTransport(limits, _verification(base_url)),
     )
+
+
+def _verification(base_url: str) -> ssl.SSLContext | bool:
+    """Return how certificates are checked; it takes long to build, so not where there are none."""
+    return httpx.create_ssl_context(trust_env=False) if base_url.startswith("https:") else False
+
+
+class LaneTransport(httpx.AsyncBaseTransport):
+    """Sends each request over a lane, a pool of its own, that no other request is using.
+
+    httpcore's pool looks at all of its connections at the start and end of each request, and at all of them
+    again for each idle one: at 256 streams that takes tens of milliseconds, in which no stream is read and
+    none is sent. The lane that was used last is taken first: its connection is likely still open.
+    """
+
+    def __init__(self, limits: httpx.Limits, verify: ssl.SSLContext | bool) -> None:
+        self._limits = limits
+        self._verify = verify
+        self._idle: list[httpx.AsyncHTTPTransport] = []
+        self._all: list[httpx.AsyncHTTPTransport] = []
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request; its lane is free again when the response is closed."""
+        lane = self._idle.pop() if self._idle else self._open()
+        try:
+            response = await lane.handle_async_request(request)
+        except BaseException:
+            self._idle.append(lane)
+            raise
+        assert isinstance(response.stream, httpx.AsyncByteStream)
+        return httpx.Response(
+            response.status_code,
+            headers=response.headers,
+            stream=_LaneStream(response.stream, lambda: self._idle.append(lane)),
+            extensions=response.extensions,
+        )
+
+    async def aclose(self) -> None:
+        """Close every lane."""
+        async with AsyncExitStack() as stack:
+            for lane in self._all:
+                stack.push_async_callback(lane.aclose)
+        self._idle.clear()
+        self._all.clear()
+
+    def _open(self) -> httpx.AsyncHTTPTransport:
+        lane = httpx.AsyncHTTPTransport(verify=self._verify, trust_env=False, limits=self._limits)
+        self._all.append(lane)
+        return lane
+
+
+class _LaneStream(httpx.AsyncByteStream):
+    """A response's bytes; closing them gives the lane back, once."""
+
+    def __init__(self, inner: httpx.AsyncByteStream, give_back: Callable[[], None]) -> None:
+        self._inner = inner
+        self._give_back = give_back
+        self._closed = False
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._inner.__aiter__()
+
+    async def aclose(self) -> None:
+        try:
+            await self._inner.aclose()
+        finally:
+            if not self._closed:
+                self._closed = True
+                self._give_back()
