@@ -9,7 +9,7 @@ import pytest
 
 from pytest_sparkperf import sparkperf
 
-pytestmark = sparkperf(budget_s=7200, max_rounds=4)
+pytestmark = sparkperf(k=3, budget_s=7200, max_rounds=4)
 
 # Published output tok/s: prompt-heavy, decode-heavy, balanced. Each floor is 12 % below, since how well the
 # drafts do on random text differs from prompt to prompt (56 to 84 % were accepted).

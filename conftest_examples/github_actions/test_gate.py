@@ -2,6 +2,8 @@
 
 from pytest_sparkperf import sparkperf
 
+pytestmark = sparkperf(k=3)
+
 
 @sparkperf(min_decode=90)
 def test_fast_enough():

@@ -120,6 +120,8 @@ class Engine:
         self._queues = _Queues()
         self._kv_tokens = profile.kv_tokens(settings.draft_tokens)
         self._cache = PrefixCache(self._kv_tokens if settings.prefix_caching else 0)
+        # Kept once their first token is out: a prompt of 100,000 tokens takes this process a while.
+        self._computed: list[tuple[Sequence[int], str]] = []
         self._compiled: set[str] = set()
         self._conditions = Conditions(settings.conditions)
 
@@ -145,6 +147,7 @@ class Engine:
 
     def known_tokens(self, prompt_ids: Sequence[int], cache_salt: str) -> int:
         """Return how many tokens of a prompt the prefix cache holds now."""
+        self._keep_computed()
         return self._cache.cached_tokens(prompt_ids, cache_salt) if self._settings.prefix_caching else 0
 
     def reset_counters(self) -> None:
@@ -171,6 +174,7 @@ class Engine:
 
         An idle engine starts when the first request arrives, if that is later than ``at_s``.
         """
+        self._keep_computed()
         if not self._queues.running and self._queues.waiting:
             at_s = max(at_s, self._queues.waiting[0].arrival_s)
         self._admit(at_s)
@@ -200,7 +204,7 @@ class Engine:
             if stream is not None:
                 stream.computed += chunk.tokens
                 if stream.prefilled:
-                    self._cache.store(stream.request.prompt_ids, stream.request.cache_salt)
+                    self._computed.append((stream.request.prompt_ids, stream.request.cache_salt))
                     emissions.append(self._emit(stream, 1, step.end_s))
         return tuple(emissions)
 
@@ -214,6 +218,11 @@ class Engine:
             waiting.popleft()
             running[stream.request.request_id] = stream
             self._look_up_prefix(stream)
+
+    def _keep_computed(self) -> None:
+        for prompt_ids, cache_salt in self._computed:
+            self._cache.store(prompt_ids, cache_salt)
+        self._computed.clear()
 
     def _look_up_prefix(self, stream: _Stream) -> None:
         if not self._settings.prefix_caching:
