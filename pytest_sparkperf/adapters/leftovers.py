@@ -58,7 +58,7 @@ class Leftover:
     before: tuple[tuple[str, ...], ...] = ()
     after: tuple[tuple[str, ...], ...] = ()
     cwd: str = "/"
-    log_path: str = os.devnull
+    log_path: str | None = None
     supervisor: tuple[int, int] | None = None
 
     def processes(self) -> list[ProcessEntry]:
@@ -83,7 +83,8 @@ class Leftover:
         failed += run_commands([list(argv) for argv in self.after], spec)
         ended = Ended(tuple(left), tuple(failed))
         if not ended:
-            scrub(Path(self.log_path), secret_values(os.environ))
+            if self.log_path is not None:
+                scrub(Path(self.log_path), secret_values(os.environ))
             self.path.unlink(missing_ok=True)
         return ended
 
@@ -141,7 +142,7 @@ def _leftover(path: Path, record: Mapping[str, Any]) -> Leftover:
     before, after = (
         tuple(tuple(argv) for argv in record.get(key, ())) for key in ("stop_commands", "cleanup_commands")
     )
-    cwd, log = record.get("cwd", "/"), record.get("log_path", os.devnull)
+    cwd, log = record.get("cwd", "/"), record.get("log_path")
     return Leftover(path, record["name"], record["nonce"], recorded, before, after, cwd, log)
 
 

@@ -95,7 +95,12 @@ def run_commands(commands: list[list[str]], spec: Spec) -> list[str]:
 
 
 def scrub(path: Path, secrets: Sequence[str]) -> None:
-    """Hide secrets in the log of a server that has ended; whole or not at all."""
+    """Hide secrets in the log of a server that has ended; whole or not at all.
+
+    Nothing takes the place of a device or a pipe.
+    """
+    if not path.is_file():
+        return
     draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         with (

@@ -150,6 +150,7 @@ def test_targets(sparkperf_targets):
     suite.run(attach=False).assert_outcomes(passed=2)
 
 
+@pytest.mark.slow
 def test_measuring_in_the_body_of_a_gate_uses_its_server(suite: Suite) -> None:
     suite.pytester.makepyfile(
         f"""

@@ -113,7 +113,7 @@ class TestCase(unittest.TestCase):
     result.assert_outcomes(passed=1, failed=1)
 
 
-@pytest.mark.parametrize("mode", ["strict", "auto"])
+@pytest.mark.parametrize("mode", ["strict", pytest.param("auto", marks=pytest.mark.slow)])
 def test_async_tests_are_measured(suite: Suite, mode: str) -> None:
     suite.pytester.makepyfile(
         f"""

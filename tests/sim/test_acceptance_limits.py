@@ -41,6 +41,7 @@ def test_limits_on_acceptance_are_judged_with_their_intervals(
     assert 0 < result.drafts < counted.drafts
 
 
+@pytest.mark.slow
 def test_a_draft_of_which_nothing_is_accepted_is_flagged(simulator: StartSimulator, tmp_path: Path) -> None:
     url = simulator(*K3, "--acceptance", "0.000000001").url
 

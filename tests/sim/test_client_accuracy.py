@@ -59,6 +59,7 @@ def send(server: SimProcess, streams: int) -> Burst:
     return asyncio.run(run())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("busy_process")
 @pytest.mark.parametrize("streams", [1, 8])
 def test_decode_and_output_rates_agree_with_the_recorded_emissions(server: SimProcess, streams: int) -> None:

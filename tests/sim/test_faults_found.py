@@ -102,6 +102,7 @@ def test_counters_that_start_anew_are_told_though_the_second_try_was_good(
     ), result.notes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fault", "flag"), [("past_end_after", "past_end"), ("repeat_after", "degenerate")])
 def test_answers_that_are_no_usual_text_are_flagged_and_counted(
     faulty: Switch, tmp_path: Path, fault: str, flag: str

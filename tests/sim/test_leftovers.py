@@ -89,6 +89,25 @@ def test_a_recorded_pid_that_was_reused_is_left_alone(record_folder: Path) -> No
         bystander.kill()
 
 
+@pytest.mark.parametrize("log", [None, "pipe"])
+def test_ending_a_leftover_leaves_devices_and_pipes_what_they_are(
+    record_folder: Path, tmp_path: Path, log: str | None
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    record: dict[str, object] = {"uid": os.getuid(), "boot_id": boot_id, "supervisor": None}
+    record |= {"name": "vllm", "nonce": "0", "server": None, "descendants": []}
+    if log is not None:
+        record["log_path"] = str(tmp_path / log)
+    (record_folder / "a.json").write_text(json.dumps(record))
+
+    (leftover,) = find_leftovers(record_folder)
+
+    assert leftover.end() == Ended()
+    assert (tmp_path / "pipe").is_fifo()
+    assert Path(os.devnull).is_char_device()
+
+
 def test_the_folder_of_records_must_be_our_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     folder = record_dir()

@@ -24,6 +24,7 @@ def files(tmp_path: Path) -> dict[str, str]:
     return {name: str(tmp_path / f"{name}.json") for name in ("messages", "tools")}
 
 
+@pytest.mark.slow
 def test_own_messages_and_tools_are_measured(
     simulator: StartSimulator, tmp_path: Path, files: dict[str, str]
 ) -> None:

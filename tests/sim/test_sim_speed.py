@@ -11,6 +11,8 @@ from stream_reader import Stream, chat_body, emissions, stream, stream_many
 from pytest_sparkperf.sim.cost import step_cost_s
 from pytest_sparkperf.sim.profiles import DEFAULT_PROFILE, PROFILES
 
+pytestmark = pytest.mark.slow
+
 QUIET = ("--jit-s", "0", "--noise", "0")
 MTP = ("--speculative-config", '{"method":"mtp","num_speculative_tokens":3}')
 

@@ -286,6 +286,7 @@ def test_what_a_server_holds_is_what_was_free_before_while_it_is_alone(place: Pl
     assert place.starter.memory_of(server) == ServerMemory(40.0)
     server.stop()
     assert place.starter.memory_of(server) is None
+    place.show_memory(100 * GIB)  # all of it is back
 
 
 def test_what_a_server_holds_of_a_gpu_with_memory_of_its_own_is_its_processes(place: Place) -> None:
