@@ -70,9 +70,18 @@ def steps(name: str, job: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", QUICK)
 def test_a_part_of_the_suite_passes_on_the_simulator(name: str, tmp_path: Path) -> None:
-    assert passes(run(copy(name, tmp_path), *QUICK[name]))
+    folder = copy(name, tmp_path)
+
+    done = run(folder, *QUICK[name])
+    for _ in range(2):
+        if "INCONCLUSIVE" not in done.stdout:  # other work on this machine may leave a gate open
+            break
+        done = run(folder, *QUICK[name])
+
+    assert passes(done)
 
 
 @pytest.mark.soak
