@@ -13,6 +13,7 @@ from typing import Protocol
 
 ROOT = Path(__file__).parents[1]
 START_TIMEOUT_S = 60.0
+_GRACE_S = 3.0
 # The kernel ends what this starts when the tests are killed, which can stop nothing then.
 _WITH_US = (
     "import ctypes, os, signal, sys; ctypes.CDLL(None).prctl(1, signal.SIGKILL); "
@@ -48,11 +49,11 @@ class SimProcess:
         """Return its exit status once it has ended."""
         return self.process.wait(timeout_s)
 
-    def stop(self) -> None:
+    def stop(self, grace_s: float = _GRACE_S) -> None:
         """End it, with SIGKILL if it does not end by itself."""
         self.process.terminate()
         try:
-            self.process.wait(3.0)
+            self.process.wait(grace_s)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -88,8 +89,9 @@ class SimulatorPool:
         """Stop every server, all at once."""
         for server in self._all:
             server.process.terminate()
+        deadline_s = time.monotonic() + _GRACE_S
         for server in self._all:
-            server.stop()
+            server.stop(max(0.0, deadline_s - time.monotonic()))
 
 
 def start_simulator(flags: Sequence[str], log_path: Path) -> SimProcess:

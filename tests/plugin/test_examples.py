@@ -55,8 +55,13 @@ def test_mtp_equivalence_fails_where_drafts_alter_a_tool_call(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_mtp_sweep_shows_table_chart_and_peak(tmp_path: Path) -> None:
-    done = run(copied("mtp_sweep", tmp_path))
+    folder = copied("mtp_sweep", tmp_path)
+
+    done = run(folder)
+    if "INCONCLUSIVE" in done.stdout:  # other work on this machine may leave a k open
+        done = run(folder)
 
     assert done.returncode == pytest.ExitCode.OK, done.stdout
     lines = [line.removeprefix("  SIMULATED ") for line in done.stdout.splitlines()]

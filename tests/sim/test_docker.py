@@ -238,7 +238,7 @@ def test_a_container_whose_client_and_supervisor_were_killed_is_found_and_ended(
 CHILD = """
 import os, sys
 from pathlib import Path
-sys.path.insert(0, sys.argv[2])
+sys.path[:0] = sys.argv[2:]
 from test_docker import start, variant
 start(variant(k=0), Path(sys.argv[1]))
 os.kill(os.getpid(), 9)
@@ -247,7 +247,7 @@ os.kill(os.getpid(), 9)
 
 def test_kill_9_of_the_run_takes_the_container_with_it(engine: DockerEngine, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", CHILD, str(tmp_path), str(Path(__file__).parent)],
+        [sys.executable, "-c", CHILD, str(tmp_path), *map(str, Path(__file__).parents[:2])],
         cwd=Path(__file__).parents[2],
         env={**os.environ, "TMPDIR": str(tmp_path)},
         timeout=120,
