@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 
 import pytest
+from left_processes import assert_nothing_left
 from vllm_serve import SERVED_NAME, LiveServers
 
 from pytest_sparkperf.adapters.http import open_async_client
@@ -128,3 +131,35 @@ def test_the_death_of_the_engine_is_named_with_its_log(live_server: LiveServers)
     (death,) = report.deaths
     assert death.startswith("the server died at tool-required (error_object: ")
     assert "its log says: RuntimeError: The size of tensor a" in death
+
+
+DEADLY = """
+from pytest_sparkperf import sparkperf
+
+SHORT = {"max_tokens": 16, "thinking": False}
+
+@sparkperf(k=3, against={"k": 0}, same_output=SHORT, prompt_tokens=64, output_tokens=8, max_rounds=3)
+def test_it(): ...
+"""
+
+
+def test_a_gate_reports_the_death_of_the_engine_and_leaves_nothing_running(
+    live_server: LiveServers, live_config: Path, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    live_server.stop()  # the suite starts its own, and there is memory for two
+    shutil.copy(live_config, pytester.path / "sparkperf.yaml")
+    pytester.makepyfile(test_it=DEADLY)
+
+    result = pytester.runpytest_subprocess("--sparkperf", "-p", "no:cacheprovider")
+
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "FAIL same_output: *engine_death*",
+            "  plain: PASS 12 of 12 equal, *",
+            "  the server died at * (*; its log says: RuntimeError: The size of tensor a*",
+            "  | *EngineCore*",
+        ]
+    )
+    assert_nothing_left(pytester.path)

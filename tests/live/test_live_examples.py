@@ -1,4 +1,4 @@
-"""The examples on real servers: the same suites, attached to the servers of this session."""
+"""The examples on real servers: the same suites, attached to the servers of this session or starting them."""
 
 from __future__ import annotations
 
@@ -46,3 +46,31 @@ def test_mtp_equivalence_example_finds_a_real_server_equal(
             "    conversation, warm cache: not judged: *",
         ]
     )
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_mtp_sweep_example_says_which_k_is_the_fastest(
+    live_server: LiveServers, live_config: Path, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    live_server.stop()  # the suite starts its own, and there is memory for two
+    shutil.copytree(EXAMPLES / "mtp_sweep", pytester.path, dirs_exist_ok=True)
+    shutil.copy(live_config, pytester.path / "sparkperf.yaml")
+    # A token takes a fortieth of what it takes on a GB10: too short an answer scatters.
+    suite = pytester.path / "test_sweep.py"
+    suite.write_text(suite.read_text().replace("output_tokens=128", "output_tokens=512"))
+
+    for _ in range(3):  # other work on a test machine may leave a server unsteady
+        result = pytester.runpytest_subprocess("--sparkperf", "-p", "no:cacheprovider")
+        if "never became steady" not in result.stdout.str():
+            break
+
+    result.assert_outcomes(passed=1)
+    lines = result.stdout.str().splitlines()
+    (title,) = [at for at, line in enumerate(lines) if line.split()[:2] == ["k", "decode_tok_s"]]
+    assert [line.split()[0] for line in lines[title + 1 : title + 5]] == ["0", "1", "2", "3"]
+    rates = {k: float(line.split()[1]) for k, line in enumerate(lines[title + 1 : title + 5])}
+    assert lines[title + 5].startswith(f"  k={max(rates, key=rates.__getitem__)} is the fastest, ")
+    gains = [float(line.split()[2]) for line in lines[title + 2 : title + 5]]
+    assert gains == pytest.approx([rates[k] / rates[0] for k in (1, 2, 3)], rel=0.1)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
-import time
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
+from left_processes import assert_nothing_left
 
 # Plugins of these tests that no suite uses: importing hypothesis takes as long as all else together.
 _UNUSED = ("no:cacheprovider", "no:hypothesispytest", "no:timeout")
@@ -18,7 +15,6 @@ WITHOUT_UNUSED = tuple(word for name in _UNUSED for word in ("-p", name))
 PYTEST = (sys.executable, "-m", "pytest", *WITHOUT_UNUSED)
 # pytest-asyncio warns where this is not set, which is not what these suites are about.
 _ASYNCIO = ("-o", "asyncio_default_fixture_loop_scope=function")
-_GONE_S = 15.0
 # pytest lets a conftest.py override a plugin's fixture: here by one that finds what the mark's name says.
 _FOUND = """
 import pytest
@@ -81,23 +77,3 @@ class Suite:
             assert ours not in seen
         assert_nothing_left(self.pytester.path)
         return result
-
-
-def assert_nothing_left(home: Path) -> None:
-    """Wait until no process is left that a run with this home folder started."""
-    deadline_s = time.monotonic() + _GONE_S
-    while left := sorted(_started_in(home)):
-        assert time.monotonic() < deadline_s, f"left running: {left}"
-        time.sleep(0.05)
-
-
-def _started_in(home: Path) -> Iterator[str]:
-    """Yield the processes of a run: pytester gives each run a home of its own, which children inherit."""
-    wanted = f"HOME={home}".encode()
-    for process in Path("/proc").iterdir():
-        if process.name.isdecimal() and int(process.name) != os.getpid():
-            try:
-                if wanted in (process / "environ").read_bytes().split(b"\0"):
-                    yield f"{process.name} {(process / 'cmdline').read_bytes()!r}"
-            except OSError:
-                continue  # gone meanwhile, or not ours to read

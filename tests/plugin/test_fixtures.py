@@ -40,6 +40,7 @@ async def test_async_client(sparkperf_async_client):
     suite.run().assert_outcomes(passed=3)
 
 
+@pytest.mark.slow
 def test_measuring_in_the_body_judges_into_verdicts_and_fails_nothing(suite: Suite) -> None:
     suite.pytester.makepyfile(
         f"""

@@ -74,6 +74,7 @@ def test_a_server_without_drafts_cannot_meet_a_limit_on_acceptance(
     )
 
 
+@pytest.mark.slow
 def test_acceptance_among_other_traffic_is_not_judged_and_said_to_be_that(
     simulator: StartSimulator, tmp_path: Path
 ) -> None:

@@ -183,9 +183,10 @@ def test_a_server_without_a_prefix_cache_leaves_the_warm_line_unjudged(simulator
     assert (line.name, line.outcome, line.reason) == (CONVERSATION, None, "prefix caching is off on off")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "reason"),
-    [("error_after", "error_object"), pytest.param("truncate_after", "truncated", marks=pytest.mark.slow)],
+    [("error_after", "error_object"), ("truncate_after", "truncated")],
 )
 def test_a_fault_of_the_server_with_speculation_is_named(
     faulty: Callable[[Faults, Faults], Pair], fault: str, reason: str

@@ -106,6 +106,7 @@ def test_a_cap_holds_in_an_open_loop(simulator: StartSimulator) -> None:
     assert (len(shooter.recordings), shooter.most_in_flight) == (30, 3)
 
 
+@pytest.mark.slow
 def test_a_run_is_cut_when_its_budget_is_spent(simulator: StartSimulator) -> None:
     result, side = measure(
         simulator(*FLAGS).url, concurrency=2, requests=100_000, budget_s=0.5, min_output_throughput=1

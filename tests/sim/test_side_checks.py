@@ -155,6 +155,7 @@ def test_counters_that_never_were_are_a_note(simulator: StartSimulator) -> None:
     with_side(url, Pages(hidden=True), check)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("traffic", "hidden"), [("exclusive", True), ("shared", False)])
 def test_answers_tell_their_acceptance_where_counters_cannot(
     simulator: StartSimulator, traffic: Traffic, hidden: bool
