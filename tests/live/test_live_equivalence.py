@@ -143,6 +143,7 @@ def test_it(): ...
 """
 
 
+@pytest.mark.soak
 def test_a_gate_reports_the_death_of_the_engine_and_leaves_nothing_running(
     live_server: LiveServers, live_config: Path, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
