@@ -104,6 +104,8 @@ def _gpu_notes(samples: Sequence[Sample]) -> Iterator[str]:
 def _memory_notes(found: Sequence[MemInfo]) -> Iterator[str]:
     if not found:
         return
+    peak = max(one.total - one.available for one in found)
+    yield f"memory in use while it was measured: {gib(peak)} of {gib(found[0].total)} at most"
     grown = found[-1].swap_used - found[0].swap_used
     if grown >= _SWAP_GROWTH:
         least = min(one.available for one in found)

@@ -334,12 +334,19 @@ SHOWN_BY: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "sim/test_docker.py::test_two_containers_have_a_name_and_a_nonce_each",
             "sim/test_docker.py::test_a_container_that_docker_cannot_start_is_told_at_once",
         ),
-        "D08": ("sim/test_pool.py::test_a_start_that_failed_is_told_again_and_not_tried_again",),
-        "D10": ("unit/test_launch.py::test_a_long_wait_is_passed_on_to_the_engine",),
+        "D08": (
+            "unit/test_logfault.py::test_the_line_that_names_the_cause_is_found",
+            "sim/test_pool.py::test_a_start_that_failed_is_told_again_and_not_tried_again",
+        ),
+        "D10": (
+            "unit/test_logfault.py::test_the_line_that_names_the_cause_is_found",
+            "unit/test_launch.py::test_a_long_wait_is_passed_on_to_the_engine",
+        ),
         "D11": (
             "sim/test_side_checks.py::test_a_server_that_falls_silent_fails_the_gate_whatever_its_health",
         ),
         "D13": (
+            "unit/test_logfault.py::test_the_line_that_names_the_cause_is_found",
             "sim/test_server_start.py::test_a_port_that_already_answers",
             "sim/test_server_start.py::test_another_process_takes_the_port_while_the_server_loads",
         ),

@@ -71,12 +71,16 @@ def test_processes_of_others_on_the_gpu_are_named() -> None:
     assert fault(samples, None) is None, "ours cannot be told from others"
 
 
-def test_clocks_power_and_heat_are_told() -> None:
+USED = "memory in use while it was measured: 98.0 GiB of 128.0 GiB at most"
+
+
+def test_clocks_power_heat_and_memory_are_told() -> None:
     warm = replace(SOUND, temperature_c=74, sm_clock_mhz=2395)
     idle = GpuState("NVIDIA GB10", sm_clock_mhz=208, utilization=0.0, temperature_c=35)
 
     assert watch_notes([*looks(idle, count=9), *looks(SOUND, count=2), *looks(warm, count=2)]) == (
         "NVIDIA GB10 while it was measured: 2400 MHz, 92 W, 74 C at most",
+        USED,
     )
     assert watch_notes([Sample((GpuState("Orin (nvgpu)"),))]) == ()
 
@@ -87,6 +91,7 @@ def test_growing_swap_is_told_with_the_least_memory() -> None:
     assert watch_notes(
         [Sample(memory=MEMORY), Sample(memory=later), Sample(memory=replace(later, available=5 * GIB))]
     ) == (
+        "memory in use while it was measured: 125.0 GiB of 128.0 GiB at most",
         (
             "swap in use grew by 1.0 GiB while it was measured, with 3.0 GiB of memory available at the "
             "least: parts of the server may have been read from disk"
@@ -113,7 +118,7 @@ def test_a_watch_judges_what_came_since_the_pass_began() -> None:
         watch.begin()
         watch.look()
         assert watch.fault() is None
-    assert watch.notes() == ("NVIDIA GB10 while it was measured: 2405 MHz, 92 W, 71 C at most",)
+    assert watch.notes() == ("NVIDIA GB10 while it was measured: 2405 MHz, 92 W, 71 C at most", USED)
 
 
 @pytest.mark.timeout(30)
