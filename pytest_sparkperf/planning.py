@@ -10,6 +10,7 @@ from importlib.metadata import entry_points
 
 import pytest
 
+from pytest_sparkperf.adapters.store import Files
 from pytest_sparkperf.core.errors import ConfigError
 from pytest_sparkperf.core.plan import CollectedGate
 from pytest_sparkperf.marks import GATE
@@ -24,12 +25,14 @@ class Collector:
 
     gates: list[CollectedGate] = field(default_factory=list)
     max_resident: int | None = None
+    baselines: Files | None = None
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Read every gate once the plugin has checked them all."""
         run = session.config.stash[RUN]
         self.max_resident = run.config.max_resident
+        self.baselines = run.baselines
         for item in session.items:
             gate = item.stash.get(GATE, None)
             if gate is not None and gate.marked and gate.spec is not None and gate.fault is None:

@@ -261,6 +261,13 @@ class Run:
             )
         return self._bench
 
+    @property
+    def baselines(self) -> Files:
+        """The stored runs that gates are judged by."""
+        from pytest_sparkperf.adapters.store import FolderStore
+
+        return self._baselines or FolderStore(self.settings.baseline_dir)
+
     def _keeping(self) -> Keeping:
         from pytest_sparkperf.adapters.gitref import head_commit
         from pytest_sparkperf.adapters.store import FolderStore
@@ -268,7 +275,7 @@ class Run:
 
         folder = FolderStore(self.settings.baseline_dir)
         return Keeping(
-            self._baselines or folder,
+            self.baselines,
             self.settings.missing_baseline,
             folder if self.settings.record else None,
             head_commit(self.settings.rootdir) if self.settings.record else None,

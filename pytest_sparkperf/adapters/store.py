@@ -13,7 +13,7 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from filelock import FileLock, Timeout
@@ -55,6 +55,12 @@ def load_file(files: Files, path: str) -> BaselineFile | None:
     """Read one baseline file; None where there is none, else the errors of ``read_baseline_text``."""
     data = files.read(path)
     return None if data is None else read_baseline_text(data, f"{files.where}/{path}")
+
+
+def machines_with(files: Files, test: str) -> list[str]:
+    """Return the slugs of the machines of which a test has a file, sorted."""
+    name = file_name(test)
+    return [path.parent.name for path in map(PurePosixPath, files.paths()) if path.name == name]
 
 
 class FolderStore:

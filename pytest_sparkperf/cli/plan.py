@@ -6,12 +6,18 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pytest_sparkperf.adapters.calibration_file import DEFAULT_FOLDER, read_calibration
-from pytest_sparkperf.core.constants import ASSUMED
+from pytest_sparkperf.adapters.store import Files, load_file, machines_with
+from pytest_sparkperf.core.baseline import file_name
+from pytest_sparkperf.core.constants import ASSUMED, Constants
 from pytest_sparkperf.core.errors import ConfigError, SparkPerfError
-from pytest_sparkperf.core.plan import Rates, as_document, plan_lines, plan_suite
+from pytest_sparkperf.core.lookup import spreads
+from pytest_sparkperf.core.order import SUBJECT
+from pytest_sparkperf.core.plan import CollectedGate, Rates, as_document, plan_lines, plan_suite
+from pytest_sparkperf.core.standard import baseline_claims
 from pytest_sparkperf.core.targets import MAX_RESIDENT
 from pytest_sparkperf.planning import collect_gates
 
@@ -21,21 +27,14 @@ def main(argv: Sequence[str]) -> int:
     options, pytest_arguments = _parser().parse_known_args(argv)
     try:
         rates = _rates(options)
-        constants = ASSUMED
-        if options.key is not None:
-            calibration = read_calibration(options.folder, options.key)
-            if calibration is None:
-                raise ConfigError(
-                    f"there is no calibration of {options.key!r} in {options.folder}: run sparkperf "
-                    "calibrate there, or leave --key out for assumed constants"
-                )
-            constants = calibration.constants()
         found = collect_gates(pytest_arguments)
+        gates = [_with_baselines(gate, found.baselines, options.key) for gate in found.gates]
+        constants = _constants(options, stored=any(gate.baselines for gate in gates))
     except SparkPerfError as error:
         print(f"sparkperf plan: {error}", file=sys.stderr)
         return 2
     plan = plan_suite(
-        found.gates, rates=rates, constants=constants, max_resident=found.max_resident or MAX_RESIDENT
+        gates, rates=rates, constants=constants, max_resident=found.max_resident or MAX_RESIDENT
     )
     print(json.dumps(as_document(plan), indent=2) if options.json else "\n".join(plan_lines(plan)))
     return 0
@@ -58,10 +57,38 @@ def _parser() -> argparse.ArgumentParser:
         parser.add_argument(
             name, type=float, default=default, metavar="X", help=f"{what} (default: %(default)s)"
         )
-    parser.add_argument("--key", metavar="KEY", help="use the calibration of this hardware key")
+    parser.add_argument("--key", metavar="KEY", help="use calibration and stored runs of this machine")
     parser.add_argument("--folder", type=Path, default=DEFAULT_FOLDER, metavar="DIR", help="of calibrations")
     parser.add_argument("--json", action="store_true", help="print it as one JSON object")
     return parser
+
+
+def _constants(options: argparse.Namespace, *, stored: bool) -> Constants:
+    """Return what the chosen machine was calibrated to; assumed constants where it only has stored runs."""
+    if options.key is None:
+        return ASSUMED
+    calibration = read_calibration(options.folder, options.key)
+    if calibration is not None:
+        return calibration.constants()
+    if stored:
+        return ASSUMED
+    raise ConfigError(
+        f"there is neither a calibration of {options.key!r} in {options.folder} nor a stored run of these "
+        "gates: run sparkperf calibrate there, or leave --key out for assumed constants"
+    )
+
+
+def _with_baselines(gate: CollectedGate, files: Files | None, key: str | None) -> CollectedGate:
+    """Add the runs stored of the chosen machine, or of the only one that has some."""
+    metrics = [claim.metric for claim in baseline_claims(gate.spec)]
+    machines = machines_with(files, gate.test) if files is not None and metrics else []
+    machine = key or (machines[0] if len(machines) == 1 else None)
+    if files is None or machine not in machines:
+        return gate
+    file = load_file(files, f"{machine}/{file_name(gate.test)}")
+    if file is None:
+        return gate
+    return replace(gate, baselines=spreads(file, gate.variants[SUBJECT].k, metrics), machine=machine)
 
 
 def _rates(options: argparse.Namespace) -> Rates:

@@ -123,6 +123,19 @@ def choose(
     )
 
 
+def spreads(file: BaselineFile, k: int | None, metrics: Sequence[str]) -> dict[str, Baseline]:
+    """Return by metric what is stored of a test with k draft tokens, for a forecast before any server runs.
+
+    Of several series with that k (None: with any) the one recorded last; imported ones and metrics with too
+    few runs are left out.
+    """
+    fitting = [one for one in file.series if one.work.source == OWN and (k is None or one.work.k == k)]
+    if not fitting:
+        return {}
+    newest = max(fitting, key=lambda one: recorded(one.newest))
+    return _sufficient(newest.recent, metrics)
+
+
 def missing(gate: GateIdentity, elsewhere: Sequence[str]) -> Problem:
     """Say that this test has no baseline on this machine, only on those of the slugs ``elsewhere``."""
     here = gate.machine.slug
@@ -252,7 +265,11 @@ def _anchors(series: Series, metrics: Sequence[str]) -> dict[str, Baseline]:
     first = series.anchors
     if {record.run for record in first} <= {record.run for record in series.recent}:
         return {}
-    found = {metric: baseline_from(first, metric) for metric in metrics}
+    return _sufficient(first, metrics)
+
+
+def _sufficient(records: Sequence[Record], metrics: Sequence[str]) -> dict[str, Baseline]:
+    found = {metric: baseline_from(records, metric) for metric in metrics}
     return {name: one for name, one in found.items() if one is not None and len(one.thetas) >= MIN_RECORDS}
 
 

@@ -30,6 +30,9 @@ _FALL = 0.4
 # The shipped prompts.
 _PROMPT_TOKENS = 1000
 _SIMULATED_START_S = 2.0
+_NO_RUNS = (
+    "depends on the spread of stored runs, of which none is known: record some, or name the machine by --key"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +46,13 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class CollectedGate:
-    """One gate of a suite; ``baselines`` by metric, where some are stored."""
+    """One gate of a suite; ``baselines`` by metric, where some are stored, and the slug of their machine."""
 
     test: str
     spec: GateSpec
     variants: Mapping[Arm, Variant]
     baselines: Mapping[str, Baseline] | None = None
+    machine: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,13 +206,12 @@ def _limits(
         if claim.kind == "baseline":
             baseline = (gate.baselines or {}).get(claim.metric)
             if baseline is None:
-                yield PlannedLimit(
-                    claim.gate, shown, "depends on the spread of stored runs, of which none is known"
-                )
+                yield PlannedLimit(claim.gate, shown, _NO_RUNS)
                 continue
             terms = replace(terms, baseline=baseline)
         found = forecast(claim, terms)
-        yield PlannedLimit(claim.gate, shown, found.text, found.low, found.high)
+        by_runs = f", by the runs stored of {gate.machine}" if terms.baseline else ""
+        yield PlannedLimit(claim.gate, shown, f"{found.text}{by_runs}", found.low, found.high)
 
 
 def _range(low: int, high: int) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from pytest_sparkperf.adapters.baseline_text import NewerBaselineError
 from pytest_sparkperf.adapters.gitref import GitFiles
 from pytest_sparkperf.adapters.machine import HostReading
 from pytest_sparkperf.adapters.nvidia_smi import GpuReading
-from pytest_sparkperf.adapters.store import Files, FolderStore, baseline_path, load_file
+from pytest_sparkperf.adapters.store import Files, FolderStore, baseline_path, load_file, machines_with
 from pytest_sparkperf.core import lookup
 from pytest_sparkperf.core.baseline import (
     BaselineFile,
@@ -19,7 +19,6 @@ from pytest_sparkperf.core.baseline import (
     RunState,
     Work,
     append_record,
-    file_name,
     refusals,
 )
 from pytest_sparkperf.core.errors import ConfigError
@@ -125,7 +124,7 @@ def load_baseline(
     except ConfigError as error:
         return lookup.corrupt(str(error))
     if file is None:
-        return lookup.missing(gate, _machines_with(files, gate.test))
+        return lookup.missing(gate, machines_with(files, gate.test))
     return lookup.choose(file, gate, now, max_age_days)
 
 
@@ -144,8 +143,3 @@ def record(store: FolderStore, gate: GateIdentity, run: Record, state: RunState)
         lambda before: append_record(before, empty, work, run),
     )
     return Recorded(False, tuple(lookup.recorded_lines(after, work, gate.metrics)))
-
-
-def _machines_with(files: Files, test: str) -> list[str]:
-    name = file_name(test)
-    return [path.parent.name for path in map(PurePosixPath, files.paths()) if path.name == name]

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from pathlib import Path
 
 import pytest
+from baseline_samples import SLUG, SPARK, WORK, record_at
 from suite_runner import WITHOUT_UNUSED
+
+from pytest_sparkperf.adapters.baseline_text import baseline_text
+from pytest_sparkperf.adapters.store import baseline_path
+from pytest_sparkperf.core.baseline import BaselineFile, append_record
+from pytest_sparkperf.core.hardware import SIMULATED_MACHINE, Machine
 
 SUITE = """
 import pytest
@@ -74,6 +82,54 @@ def test_a_suite_that_cannot_be_collected_is_shown_as_pytest_shows_it(plan: pyte
     result.stderr.fnmatch_lines(["*test_it: min_decod is not a keyword of the sparkperf mark*"])
 
 
+STORED_SUITE = """
+from pytest_sparkperf import sparkperf
+
+@sparkperf(k=3, max_slowdown=0.05)
+def test_decode(): ...
+"""
+
+
+def store_runs(folder: Path, test: str, machine: Machine = SPARK) -> None:
+    """Store three runs of a test."""
+    file = BaselineFile(test, machine)
+    for day, value in enumerate((99.5, 100.0, 100.5), start=1):
+        file = append_record(file, BaselineFile(test, machine), WORK, record_at(day, value))
+    path = folder / baseline_path(machine, test)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(baseline_text(file))
+
+
+@pytest.mark.parametrize("arguments", [(), ("--key", SLUG)])
+def test_a_gate_by_baseline_is_planned_by_the_runs_of_its_machine(
+    plan: pytest.Pytester, arguments: tuple[str, ...]
+) -> None:
+    plan.makepyfile(test_gates=STORED_SUITE)
+    store_runs(plan.path / ".sparkperf" / "baselines", "test_gates.py::test_decode")
+
+    result = run(plan, *arguments)
+
+    assert result.ret == 0, result.errlines
+    assert re.fullmatch(
+        r"  max_slowdown=0\.05: can only be judged outside 0\.9\d+ to [\d.]+, by the runs stored of " + SLUG,
+        result.outlines[2],
+    )
+
+
+def test_no_machine_is_guessed_where_two_have_runs(plan: pytest.Pytester) -> None:
+    plan.makepyfile(test_gates=STORED_SUITE)
+    for machine in (SPARK, SIMULATED_MACHINE):
+        store_runs(plan.path / "runs", "test_gates.py::test_decode", machine)
+
+    result = run(plan, "--sparkperf-baseline-dir", "runs")
+
+    assert result.ret == 0, result.errlines
+    assert result.outlines[2] == (
+        "  max_slowdown=0.05: depends on the spread of stored runs, of which none is known: record some, or "
+        "name the machine by --key"
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -87,8 +143,8 @@ def test_a_suite_that_cannot_be_collected_is_shown_as_pytest_shows_it(plan: pyte
         (
             ("--key", "gb10"),
             (
-                "there is no calibration of 'gb10' in .sparkperf/calibration: run sparkperf calibrate there, "
-                "or leave --key out for assumed constants"
+                "there is neither a calibration of 'gb10' in .sparkperf/calibration nor a stored run of "
+                "these gates: run sparkperf calibrate there, or leave --key out for assumed constants"
             ),
         ),
         (

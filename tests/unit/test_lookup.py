@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -23,6 +24,7 @@ from pytest_sparkperf.core.lookup import (
     missing,
     newer,
     recorded_lines,
+    spreads,
     unidentified,
 )
 
@@ -59,6 +61,22 @@ def test_the_first_accepted_runs_are_an_anchor_once_later_ones_replaced_them() -
     assert len(result.baselines["decode_tok_s"].thetas) == 10
     assert len(result.anchors["decode_tok_s"].thetas) == 5
     assert result.anchors["decode_tok_s"].mean > result.baselines["decode_tok_s"].mean
+
+
+def test_a_forecast_takes_the_runs_of_its_k_that_were_recorded_last() -> None:
+    newer = replace(WORK, workload="f" * 16)
+    file = file_with(*THREE)
+    for record in (record_at(4, 90.0), record_at(5, 91.0), record_at(6, 92.0)):
+        file = append_record(file, EMPTY_FILE, newer, replace(record, run=f"{record.run} of another load"))
+
+    found = spreads(file, 3, ["decode_tok_s", "ttft_ms"])
+
+    assert set(found) == {"decode_tok_s"}
+    assert found["decode_tok_s"].mean == pytest.approx(sum(map(math.log, (90.0, 91.0, 92.0))) / 3)
+    assert spreads(file, None, ["decode_tok_s"]) == found
+    assert spreads(file, 0, ["decode_tok_s"]) == {}
+    assert spreads(file_with(*THREE[:2]), 3, ["decode_tok_s"]) == {}, "two runs have no spread"
+    assert spreads(file_with(*THREE, work=replace(WORK, source="llama-benchy")), 3, ["decode_tok_s"]) == {}
 
 
 def test_records_of_one_day_say_so() -> None:
