@@ -17,7 +17,7 @@ EXAMPLES = Path(__file__).parents[2] / "conftest_examples"
 SCALED = f"""
 import pytest
 
-MOST = {{"prompt_tokens": 96, "output_tokens": 32, "concurrency": {MAX_NUM_SEQS}, "max_rounds": 3}}
+MOST = {{"prompt_tokens": 96, "output_tokens": 256, "concurrency": {MAX_NUM_SEQS}, "max_rounds": 3}}
 
 
 def scaled(name, value):
@@ -74,5 +74,5 @@ def scale_workloads(path: Path) -> None:
     """Write the workloads of a suite with small numbers; eight requests still queue for four places."""
     document = yaml.safe_load(path.read_text())
     for load in document.get("workloads", {}).values():
-        load |= {"prompt_tokens": 96, "output_tokens": 32, "concurrency": min(8, load["concurrency"])}
+        load |= {"prompt_tokens": 96, "output_tokens": 256, "concurrency": min(8, load["concurrency"])}
     path.write_text(yaml.safe_dump(document))
