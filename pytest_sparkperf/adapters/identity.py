@@ -20,7 +20,11 @@ _INFO_FACTS = {
     "device": ("device_config", "device"),
     "prefix_caching": ("cache_config", "enable_prefix_caching"),
     "speculative_method": ("speculative_config", "method"),
+    "revision": ("model_config", "revision"),
+    "quantization": ("model_config", "quantization"),
 }
+# What the page tells of the machine that the server runs on, which may be another one than this.
+_SYSTEM_FACTS = {"torch": "torch_version", "driver": "nvidia_driver_version", "os": "os"}
 
 
 def read_facts(client: httpx.Client, model: Mapping[str, Any]) -> dict[str, Any]:
@@ -31,6 +35,7 @@ def read_facts(client: httpx.Client, model: Mapping[str, Any]) -> dict[str, Any]
     info = fetch(client, "/server_info?config_format=json")
     version = fetch(client, "/version").get("version")
     found = {name: info.get("vllm_config", *keys) for name, keys in _INFO_FACTS.items()}
+    found |= {name: info.get("system_env", key) for name, key in _SYSTEM_FACTS.items()}
     found |= {"model": model["id"], "max_model_len": model.get("max_model_len"), "version": version}
     facts = {name: value for name, value in found.items() if value is not None}
     simulated = str(version).endswith(_SIMULATED_VERSION) or model.get("owned_by") == _SIMULATED_OWNER

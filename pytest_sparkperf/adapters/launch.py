@@ -222,7 +222,7 @@ def _recipe_launch(variant: Variant, port: int, progress: Callable[[str], None])
     rendered = render_variant_recipe(variant)
     image = variant.image or rendered.container
     more: dict[str, Any] = {"notes": rendered.notes, "served_name": rendered.served.served_name}
-    facts = {} if rendered.revision is None else {"model_revision": rendered.revision}
+    facts = {} if rendered.revision is None else {"revision": rendered.revision}
     own = recipe_secrets(rendered)
     more["api_key"] = own.get("VLLM_API_KEY")
     local = variant.executable is not None or image is None

@@ -106,7 +106,9 @@ def facts_of(
     ``arguments``: vLLM options it was started with; ``hooked``: what hooks of the user add.
     """
     known = {_RENAMED.get(name, name): value for name, value in server.items()}
-    found = {name: known.get(name) for name in FACTS} | _seen(surroundings)
+    # What this machine shows of itself wins over what the server's page says of its machine.
+    seen = {name: value for name, value in _seen(surroundings).items() if value not in (None, [])}
+    found = {name: known.get(name) for name in FACTS} | seen
     found[_ARGUMENTS] = _public_arguments(arguments)
     found |= {name: value for name, value in (hooked or {}).items() if name not in FACTS}
     kept = {

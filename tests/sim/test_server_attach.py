@@ -111,6 +111,31 @@ def test_k_is_what_server_info_says_else_metrics_else_unknown(
     assert (server.k, server.facts["k"]) == (k, k)
 
 
+def test_server_info_tells_the_model_and_the_machine_that_a_server_runs_on() -> None:
+    told = {
+        "vllm_config": {"model_config": {"revision": "925d7be", "quantization": "fp8", "model": "m"}},
+        "system_env": {
+            "torch_version": "2.11.0+cu130",
+            "nvidia_driver_version": "580.159.04",
+            "os": "Ubuntu 24.04.3 LTS (x86_64)",
+            "cuda_runtime_version": "13.0.88",
+        },
+    }
+    with serving({"/v1/models": MODELS, CHAT: TOKEN, INFO: (200, told)}) as url:
+        facts = attach(variant(url)).facts
+
+    assert {
+        name: facts.get(name) for name in ("revision", "quantization", "torch", "driver", "os", "cuda")
+    } == {
+        "revision": "925d7be",
+        "quantization": "fp8",
+        "torch": "2.11.0+cu130",
+        "driver": "580.159.04",
+        "os": "Ubuntu 24.04.3 LTS (x86_64)",
+        "cuda": None,
+    }
+
+
 def test_an_attached_server_says_what_it_is_and_what_it_does_not_say_is_absent() -> None:
     pages = {
         "/v1/models": MODELS,

@@ -79,6 +79,27 @@ def test_a_machine_that_cannot_be_seen_has_no_facts_of_this_one() -> None:
     assert thaw(facts_of({"version": "0.24.0"}, {}, Surroundings())) == {"vllm": "0.24.0"}
 
 
+def test_what_this_machine_shows_wins_over_what_the_servers_page_says_of_its_own() -> None:
+    page = {
+        "version": "0.24.0",
+        "torch": "2.11.0+cu130",
+        "driver": "580.1",
+        "os": "Ubuntu",
+        "revision": "925d7be",
+    }
+
+    remote, here = facts_of(page, {}, Surroundings()), facts_of(page, {}, AROUND)
+
+    assert thaw(remote) == {
+        "vllm": "0.24.0",
+        "revision": "925d7be",
+        "torch": "2.11.0+cu130",
+        "driver": "580.1",
+        "os": "Ubuntu",
+    }
+    assert (here["driver"], here["os"], here["torch"]) == ("580.95.05", "Ubuntu 24.04", "2.11.0+cu130")
+
+
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
