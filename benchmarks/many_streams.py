@@ -36,9 +36,10 @@ _READY, _ADDRESS = "Application startup complete.", "Starting vLLM server on "
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What one run brought: lags in ms, streams under way at most, requests not valid, tokens lost."""
+    """What one run brought: lags in ms, streams asked for and under way at most, not valid, tokens lost."""
 
     lags_ms: tuple[float, ...]
+    streams: int
     most_in_flight: int
     sent: int
     invalid: int
@@ -55,9 +56,9 @@ class Found:
 
     @property
     def sound(self) -> bool:
-        """Is every stream there, and was each sent in time?"""
+        """Were so many under way, is every stream there, and was each sent in time?"""
         in_time = percentile(self.lags_ms, 50) <= P50_MS and percentile(self.lags_ms, 99) <= P99_MS
-        return in_time and not self.invalid and not self.lost_tokens
+        return in_time and self.most_in_flight >= self.streams and not self.invalid and not self.lost_tokens
 
 
 def open_load(streams: int, output_tokens: int, stream_s: float) -> Load:
@@ -74,7 +75,7 @@ def open_load(streams: int, output_tokens: int, stream_s: float) -> Load:
     )
 
 
-async def run(url: str, load: Load) -> Found:
+async def run(url: str, load: Load, streams: int) -> Found:
     """Send a load and return what came of it."""
     variant = make_variant(Target("simulator", "attach", urls=((None, url),)))
     server = attach_server(variant)
@@ -88,6 +89,7 @@ async def run(url: str, load: Load) -> Found:
     got = sum(answer.output_tokens or 0 for answer in answers)
     return Found(
         lags_ms=tuple(1000 * lag_s for lag_s in shooter.lags_s),
+        streams=streams,
         most_in_flight=shooter.most_in_flight,
         sent=len(answers),
         invalid=sum(not answer.valid for answer in answers),
@@ -128,12 +130,12 @@ def main() -> int:
     )
     parser.add_argument("--streams", type=int, default=256)
     parser.add_argument("--output-tokens", type=int, default=16)
-    parser.add_argument("--stream-s", type=float, default=8.0, help="how long one stream takes, about")
+    parser.add_argument("--stream-s", type=float, default=10.0, help="how long one stream takes, about")
     parser.add_argument("--slowdown", type=float, default=4.0)
     arguments = parser.parse_args()
     load = open_load(arguments.streams, arguments.output_tokens, arguments.stream_s)
     with simulator(arguments.streams, arguments.slowdown) as url:
-        found = asyncio.run(run(url, load))
+        found = asyncio.run(run(url, load, arguments.streams))
     print("\n".join(found.lines()))
     return 0 if found.sound else 1
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -148,9 +148,17 @@ async def record_request(
     *,
     timeouts: Timeouts = _DEFAULT_TIMEOUTS,
     clock: Callable[[], float] = time.monotonic,
+    when: Callable[[], Awaitable[None]] | None = None,
 ) -> Recording:
-    """Do what :func:`stream_request` does, but leave the parsing to the caller."""
+    """Do what :func:`stream_request` does, but leave the parsing to the caller.
+
+    ``when`` is awaited once the request is ready to be sent, so that one that is due at a time is not late by
+    what it takes to build it.
+    """
     exchange = _Exchange(request, timeouts, clock)
+    if when is not None:
+        await when()
+        exchange.begin()
     try:
         async with _watched(exchange):
             await exchange.run(client)
@@ -171,7 +179,7 @@ class _Exchange:
             request.endpoint, prompt_name=request.prompt_name, expectation=request.expectation
         )
         self.clock = clock
-        self.started_s = self.written_s = clock()
+        self.begin()
         self.status: int | None = None
         self.fault: Fault | None = None
         self.overdue: str | None = None
@@ -180,6 +188,10 @@ class _Exchange:
         self._timeouts = timeouts
         prompt_tokens = request.prompt_tokens or len(self._content) / _BYTES_PER_TOKEN
         self._first_event_s = timeouts.first_event_s + prompt_tokens / _SLOWEST_PREFILL_TOK_S
+
+    def begin(self) -> None:
+        """Count waits from now on."""
+        self.started_s = self.written_s = self.clock()
 
     async def run(self, client: httpx.AsyncClient) -> None:
         async with client.stream(

@@ -41,6 +41,11 @@ from pytest_sparkperf.experiment.results import counted_verdicts, unmeasured
 from pytest_sparkperf.experiment.shots import Burst
 from pytest_sparkperf.experiment.side import Side
 
+# A request of an open loop is built so long before it is due.
+_AHEAD_S = 0.02
+# An event loop's timers are late by up to a millisecond, since it waits in whole ones.
+_TICK_S = 0.001
+
 
 @dataclass(slots=True)
 class Shooter:
@@ -76,10 +81,11 @@ class Shooter:
         begin_s = self.side.clock()
         async with asyncio.TaskGroup() as requests:
             for number, after_s in enumerate(self._schedule()):
-                await self._until(begin_s + after_s)
+                due_s = begin_s + after_s
+                await self._sleep_until(due_s - _AHEAD_S * self.side.server.time_scale)
                 if self.stop():
                     return
-                requests.create_task(self._when_free(number, begin_s + after_s, slots))
+                requests.create_task(self._when_free(number, due_s, slots))
 
     def _schedule(self) -> tuple[float, ...]:
         load = self.load
@@ -88,9 +94,15 @@ class Shooter:
         draw = random.Random(f"{load.seed}-arrivals").gammavariate
         return arrival_times(load.requests, load.request_rate, load.burstiness, draw)
 
-    async def _until(self, due_s: float) -> None:
+    async def _sleep_until(self, due_s: float) -> None:
         left_s = due_s - self.side.clock()
         await asyncio.sleep(max(0.0, left_s) / self.side.server.time_scale)
+
+    async def _until(self, due_s: float) -> None:
+        """Wait to the moment; in the last of it other streams are read on, turn by turn."""
+        await self._sleep_until(due_s - _TICK_S * self.side.server.time_scale)
+        while self.side.clock() < due_s:  # noqa: ASYNC110 - what comes is a moment, which no event tells
+            await asyncio.sleep(0)
 
     async def _when_free(self, number: int, due_s: float, slots: asyncio.Semaphore) -> None:
         waits = slots.locked()
@@ -99,10 +111,13 @@ class Shooter:
             await self._one(number, self.side.clock() if waits else due_s)
 
     async def _one(self, number: int, due_s: float) -> None:
-        self._in_flight += 1
-        self.most_in_flight = max(self.most_in_flight, self._in_flight)
+        async def when() -> None:
+            await self._until(due_s)
+            self._in_flight += 1
+            self.most_in_flight = max(self.most_in_flight, self._in_flight)
+
         prompt = self.side.prompts[number % len(self.side.prompts)]
-        recording = await self.side.record(prompt)
+        recording = await self.side.record(prompt, when)
         self._in_flight -= 1
         self.lags_s.append(recording.written_s - due_s)
         self.recordings.append((prompt, recording))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -170,10 +170,10 @@ class Side:
                 record.counters[cell] = counter_figures(difference(free, after))
         return burst
 
-    async def record(self, prompt: Prompt) -> Recording:
-        """Send one request of a run and return what came, unparsed."""
+    async def record(self, prompt: Prompt, when: Callable[[], Awaitable[None]] | None = None) -> Recording:
+        """Send one request of a run, once ``when`` is over, and return what came, unparsed."""
         return await record_request(
-            self._client, self._request(prompt), timeouts=self._timeouts, clock=self.clock
+            self._client, self._request(prompt), timeouts=self._timeouts, clock=self.clock, when=when
         )
 
     def keep(self, burst: Burst) -> None:
