@@ -89,8 +89,9 @@ queues (16 requests offered to 4 places) and the ShareGPT runs at concurrency 32
 its machine, so it compiles as it goes, as does the cold start. Of the prompts above 100,000 tokens four are
 sent, one after the other. One publication is measured at real speed.
 
-The measured figures here were taken on two cores beside other work (load average 8 to 14). Those with a
-**!** have not been repeated on a quiet machine yet, so whether the load explains them is open.
+The measured figures here were taken on two cores, twelve of them again on a quiet machine: those that
+missed beside other work. The six that still miss are all of four streams with three draft tokens: over HTTP
+they are 1 to 7 % slower than the engine loop without a clock. Why is open.
 
 ```shell
 python benchmarks/published_table.py docs/published.md
