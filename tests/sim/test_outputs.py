@@ -17,7 +17,7 @@ from pytest_sparkperf.core.variant import Variant, make_variant
 from pytest_sparkperf.experiment.bench import Bench
 from pytest_sparkperf.experiment.starter import Starter
 
-FAST = {"jit-s": 0, "slowdown": 0.01, "max-model-len": 16384, "enable-auto-tool-choice": True}
+FAST = {"jit-s": 0, "slowdown": 0.06, "max-model-len": 16384, "enable-auto-tool-choice": True}
 SPEC = parse_mark(
     {"against": {"k": 0}, "same_output": True, "min_decode": 1, "output_tokens": 48, "max_rounds": 3}
 )
