@@ -8,10 +8,10 @@ import pytest
 
 from pytest_sparkperf.sim.profile import conditional
 from pytest_sparkperf.sim.profiles import PROFILES
-from pytest_sparkperf.sim.published import POINTS, Point
-from pytest_sparkperf.sim.rehearsal import Figures, Shape, rehearse
+from pytest_sparkperf.sim.published import POINTS, Point, simulated
+from pytest_sparkperf.sim.rehearsal import Figures, Shape
 
-rehearsed = lru_cache(maxsize=None)(lambda profile, shape: rehearse(PROFILES[profile], shape))
+rehearsed = lru_cache(maxsize=None)(lambda profile, shape: simulated(PROFILES[profile], shape))
 
 
 def label(point: Point) -> str:
