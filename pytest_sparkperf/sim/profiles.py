@@ -86,13 +86,13 @@ _GB10_FAST = replace(
 _GB10_PAIRED = replace(
     _GB10_NVFP4,
     name="gb10-paired",
-    expert_bytes=11.9e9,
+    expert_bytes=12.0e9,
     step_overhead_s=5.44e-3,
-    batch_overhead_s=1.99e-3,
-    token_s=0.417e-3,
-    draft_overhead_s=1.37e-3,
-    speculation_overhead_s=3.90e-3,
-    draft_routing_overlap=0.956,
+    batch_overhead_s=2.02e-3,
+    token_s=0.407e-3,
+    draft_overhead_s=1.41e-3,
+    speculation_overhead_s=4.01e-3,
+    draft_routing_overlap=0.955,
     acceptance=(0.8485, 0.8471, 0.8105),
 )
 # FP8 has 8 bits a weight where NVFP4 has 4.5.
