@@ -40,7 +40,7 @@ FREE: Mapping[str, tuple[str, ...]] = {
         "draft_routing_overlap",
         "expert_bytes",
     ),
-    "gb10-fp8": ("token_s", "draft_routing_overlap"),
+    "gb10-fp8": ("token_s",),  # its drafts share no routing: that is at its bound
     "gb10-marlin": ("token_s", "draft_overhead_s"),
     "gb10-recipe": ("step_overhead_s", "token_s"),
     # A step's overhead is the joint fit's: three loads of four streams cannot tell it from the tokens' cost.

@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from hashlib import blake2b
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -45,7 +46,7 @@ _OFFERED = 16  # the report's requests, all at once
 # How often a load is drawn, for the luck of a few texts with their drafts is not that of many: a gate of one
 # stream (four texts) so often, bursts until they have had so many texts, the report's sixteen and the cold
 # start for about so long, and no more often than what is simulated.
-_SINGLE_DRAWS, _BURST_TEXTS, _REPORT_S, _REPORT_DRAWS = 3, 48, 120.0, 8
+_SINGLE_DRAWS, _BURST_TEXTS, _REPORT_S, _REPORT_DRAWS = 3, 96, 120.0, 8
 _READ_S_PER_TOKEN = 6e-6
 _READY, _ADDRESS = "Application startup complete.", "Starting vLLM server on "
 _SUITE = """
@@ -61,7 +62,8 @@ METRICS = ("decode_tok_s", "output_tok_s", "decode_throughput_tok_s", "ttft_ms",
 
 @pytest.mark.parametrize("number", range(len(CASES)))
 def test_case(number, sparkperf_measure):
-    if Path(f"found-{number}.json").exists():
+    kept = Path(CASES[number]["kept"])
+    if kept.exists():
         return
     wanted, found = CASES[number]["seeds"], []
     for seed in range(wanted + 3):
@@ -71,7 +73,7 @@ def test_case(number, sparkperf_measure):
             break
     figures = {name: fmean(getattr(one, name) for one in found) for name in METRICS}
     figures["speed"] = found[0].server["time_scale"]
-    Path(f"found-{number}.json").write_text(json.dumps(figures))
+    kept.write_text(json.dumps(figures))
 """
 _INTRO = """# Published figures, simulated and measured
 
@@ -94,8 +96,9 @@ sent, one after the other. One publication is measured at real speed.
 
 How many drafts a text lets pass is drawn once for each, so a load of few texts has luck: the rates of 16
 scatter by 2 % between sets of prompts. What is simulated is therefore a mean over sets of 128 texts in all.
-What is measured is one over 12 texts for a single stream, 48 for a burst, and 16 to 128 for the report's
-queues (as many sets as run in two minutes); deep prompts and what runs at real speed are measured once.
+What is measured is one over 12 texts for a single stream, 96 for a burst, and 16 to 128 for the report's
+queues (as many sets as run in two minutes); deep prompts, bursts at real speed and what has no drafts are
+measured once.
 
 ```shell
 python benchmarks/published_table.py docs/published.md
@@ -170,7 +173,9 @@ def by_gates(shapes: Sequence[tuple[str, Shape]], folder: Path) -> list[_Found]:
         if shape.accepted:
             args["acceptance"] = list(shape.accepted)
         targets[f"case{number}"] = {"launch": "sim", "args": args}
-        cases.append({"mark": _mark(number, shape), "seeds": _seeds(profile, shape)})
+        mark, seeds = _mark(number, shape), _seeds(profile, shape)
+        kept = _name(profile, shape, {**mark, "target": args, "seeds": seeds})
+        cases.append({"mark": mark, "seeds": seeds, "kept": kept})
     document = {"version": 1, "targets": targets}
     (folder / "sparkperf.yaml").write_text(yaml.safe_dump(document))
     (folder / "cases.json").write_text(json.dumps(cases))
@@ -179,16 +184,23 @@ def by_gates(shapes: Sequence[tuple[str, Shape]], folder: Path) -> list[_Found]:
     command = [sys.executable, "-m", "pytest", "--sparkperf"]
     env = {name: value for name, value in os.environ.items() if name not in ("CI", "PYTEST_ADDOPTS")}
     subprocess.run([*command, "-p", "no:cacheprovider"], cwd=folder, env=env, check=True)
-    return [json.loads((folder / f"found-{number}.json").read_text()) for number in range(len(cases))]
+    return [json.loads((folder / case["kept"]).read_text()) for case in cases]
+
+
+def _name(profile: str, shape: Shape, how: Mapping[str, Any]) -> str:
+    """Return where a measurement is kept; the machine and the way it is measured are part of the name."""
+    everything = json.dumps([asdict(PROFILES[profile]), asdict(shape), how], sort_keys=True)
+    digest = blake2b(everything.encode(), digest_size=4).hexdigest()
+    return f"{profile}-{shape.prompt_tokens}-{shape.output_tokens}-{shape.streams}-{shape.k}-{digest}.json"
 
 
 def _seeds(profile: str, shape: Shape) -> int:
     """Return how many times a gate draws its prompts: once where no luck is in it, or where it takes long."""
     if not shape.k or shape.prompt_tokens >= 8000:
         return 1
-    if shape.streams == 1:
-        return _SINGLE_DRAWS
-    return 1 if profile == _REAL_SPEED else -(-_BURST_TEXTS // shape.streams)
+    if profile == _REAL_SPEED:
+        return 1 if shape.streams > 1 else _SINGLE_DRAWS
+    return _SINGLE_DRAWS if shape.streams == 1 else -(-_BURST_TEXTS // shape.streams)
 
 
 def _mark(number: int, shape: Shape) -> dict[str, Any]:
@@ -206,10 +218,12 @@ def _mark(number: int, shape: Shape) -> dict[str, Any]:
 
 
 def _kept(folder: Path, profile: str, shape: Shape) -> _Found:
-    path = folder / f"{profile}-{shape.prompt_tokens}-{shape.output_tokens}-{shape.k}.json"
+    draws = _draws(profile, shape)
+    how = {"draws": draws, "requests": _count(shape), "scale": time_scale(profile, shape)}
+    path = folder / _name(profile, shape, how)
     if not path.exists():
         sys.stderr.write(f"{profile} {load_words(shape)}\n")
-        found = [sent_once(profile, shape, folder, draw) for draw in range(_draws(profile, shape))]
+        found = [sent_once(profile, shape, folder, draw) for draw in range(draws)]
         path.write_text(json.dumps({name: fmean(each[name] for each in found) for name in found[0]}))
     kept: _Found = json.loads(path.read_text())
     return kept
@@ -250,8 +264,7 @@ def sent_once(profile: str, shape: Shape, folder: Path, draw: int) -> _Found:
 async def _closed_loop(url: str, profile: str, shape: Shape, scale: float, draw: int) -> _Found:
     # The report offers all of its 16 requests at once, whatever runs together.
     workers = _OFFERED if shape.requests == _OFFERED else shape.streams
-    count = _LONG_REQUESTS if shape.prompt_tokens >= _LONG else min(shape.requests, _SHAREGPT_REQUESTS)
-    requests = [_request(number, draw, profile, shape) for number in range(count)]
+    requests = [_request(number, draw, profile, shape) for number in range(_count(shape))]
     places, clock = asyncio.Semaphore(workers), clock_of(scale)
     # In a queue the first token may take minutes.
     timeouts = replace(Timeouts(), first_event_s=3600.0).scaled(scale)
@@ -272,6 +285,10 @@ async def _closed_loop(url: str, profile: str, shape: Shape, scale: float, draw:
         "tpot_ms": fmean(tpot for request in found if (tpot := request.tpot_ms_by("n_minus_1")) is not None),
     }
     return {name: value for name, value in figures.items() if value is not None} | {"speed": scale}
+
+
+def _count(shape: Shape) -> int:
+    return _LONG_REQUESTS if shape.prompt_tokens >= _LONG else min(shape.requests, _SHAREGPT_REQUESTS)
 
 
 def _request(number: int, draw: int, profile: str, shape: Shape) -> GenerationRequest:

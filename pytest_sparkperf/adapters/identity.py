@@ -36,6 +36,8 @@ def read_facts(client: httpx.Client, model: Mapping[str, Any]) -> dict[str, Any]
     version = fetch(client, "/version").get("version")
     found = {name: info.get("vllm_config", *keys) for name, keys in _INFO_FACTS.items()}
     found |= {name: info.get("system_env", key) for name, key in _SYSTEM_FACTS.items()}
+    if found["device"] == "cpu":
+        found["driver"] = None  # of a GPU that serves nothing here
     found |= {"model": model["id"], "max_model_len": model.get("max_model_len"), "version": version}
     facts = {name: value for name, value in found.items() if value is not None}
     simulated = str(version).endswith(_SIMULATED_VERSION) or model.get("owned_by") == _SIMULATED_OWNER

@@ -40,6 +40,7 @@ class MachineWatch:
         self._period_s = period_s
         self._samples: list[Sample] = []
         self._pass_start = 0
+        self._measured_from: int | None = None
         self._known: frozenset[int] = frozenset()
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._sample, name="sparkperf-watch", daemon=True)
@@ -47,6 +48,8 @@ class MachineWatch:
     def begin(self) -> None:
         """Begin a pass."""
         self._pass_start = len(self._samples)
+        if self._measured_from is None:
+            self._measured_from = self._pass_start
 
     def fault(self) -> str | None:
         """Say what was wrong with the machine since the pass began; None where nothing shows."""
@@ -56,8 +59,8 @@ class MachineWatch:
         return pass_fault(everything, everything[self._pass_start :], known)
 
     def notes(self) -> tuple[str, ...]:
-        """Say what the machine was like."""
-        return watch_notes(list(self._samples))
+        """Say what the machine was like since the first pass began."""
+        return watch_notes(self._samples[self._measured_from or 0 :])
 
     def look(self) -> None:
         """Take a sample now."""

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from pytest_sparkperf.adapters.calibration_file import DEFAULT_FOLDER, read_calibration
@@ -14,11 +15,13 @@ from pytest_sparkperf.adapters.store import Files, load_file, machines_with
 from pytest_sparkperf.core.baseline import file_name
 from pytest_sparkperf.core.constants import ASSUMED, Constants
 from pytest_sparkperf.core.errors import ConfigError, SparkPerfError
-from pytest_sparkperf.core.lookup import spreads
+from pytest_sparkperf.core.hardware import SIMULATED_MACHINE, declared_machine
+from pytest_sparkperf.core.lookup import Problem, choose_by_k
 from pytest_sparkperf.core.order import SUBJECT
 from pytest_sparkperf.core.plan import CollectedGate, Rates, as_document, plan_lines, plan_suite
 from pytest_sparkperf.core.standard import baseline_claims
 from pytest_sparkperf.core.targets import MAX_RESIDENT
+from pytest_sparkperf.core.variant import Variant
 from pytest_sparkperf.planning import collect_gates
 
 
@@ -29,7 +32,7 @@ def main(argv: Sequence[str]) -> int:
         rates = _rates(options)
         found = collect_gates(pytest_arguments)
         gates = [_with_baselines(gate, found.baselines, options.key) for gate in found.gates]
-        constants = _constants(options, stored=any(gate.baselines for gate in gates))
+        constants = _constants(options, stored=any(gate.machine for gate in gates))
     except SparkPerfError as error:
         print(f"sparkperf plan: {error}", file=sys.stderr)
         return 2
@@ -81,14 +84,30 @@ def _constants(options: argparse.Namespace, *, stored: bool) -> Constants:
 def _with_baselines(gate: CollectedGate, files: Files | None, key: str | None) -> CollectedGate:
     """Add the runs stored of the chosen machine, or of the only one that has some."""
     metrics = [claim.metric for claim in baseline_claims(gate.spec)]
-    machines = machines_with(files, gate.test) if files is not None and metrics else []
+    if files is None or not metrics:
+        return gate
+    test = gate.spec.name or gate.test
+    machines = _machines(files, test, gate.variants[SUBJECT])
     machine = key or (machines[0] if len(machines) == 1 else None)
-    if files is None or machine not in machines:
+    if machine is None:
         return gate
-    file = load_file(files, f"{machine}/{file_name(gate.test)}")
+    file = load_file(files, f"{machine}/{file_name(test)}") if machine in machines else None
     if file is None:
-        return gate
-    return replace(gate, baselines=spreads(file, gate.variants[SUBJECT].k, metrics), machine=machine)
+        return replace(gate, problem=f"{machine} has none; record some there")
+    found = choose_by_k(file, test, gate.variants[SUBJECT].k, metrics, datetime.now(UTC))
+    if isinstance(found, Problem):
+        return replace(gate, machine=machine, problem=found.text)
+    return replace(gate, machine=machine, baselines=found.baselines)
+
+
+def _machines(files: Files, test: str, variant: Variant) -> list[str]:
+    """Return the machines that a gate's server may turn out to be on, of those that have runs of the test."""
+    machines = machines_with(files, test)
+    if variant.launch == "attach" and variant.hardware is None:
+        return machines
+    if variant.launch != "sim" and variant.hardware is not None:
+        return [slug for slug in machines if slug == declared_machine(variant.hardware).slug]
+    return [slug for slug in machines if (slug == SIMULATED_MACHINE.slug) == (variant.launch == "sim")]
 
 
 def _rates(options: argparse.Namespace) -> Rates:

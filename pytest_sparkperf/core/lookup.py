@@ -123,17 +123,20 @@ def choose(
     )
 
 
-def spreads(file: BaselineFile, k: int | None, metrics: Sequence[str]) -> dict[str, Baseline]:
-    """Return by metric what is stored of a test with k draft tokens, for a forecast before any server runs.
+def choose_by_k(
+    file: BaselineFile, test: str, k: int | None, metrics: Sequence[str], now: datetime
+) -> Found | Problem:
+    """Choose what a run would be compared with, for a forecast before any server says what its work is.
 
-    Of several series with that k (None: with any) the one recorded last; imported ones and metrics with too
-    few runs are left out.
+    Of several series with k draft tokens (None: with any) it is the one recorded last; imported ones are
+    never judged against.
     """
     fitting = [one for one in file.series if one.work.source == OWN and (k is None or one.work.k == k)]
     if not fitting:
-        return {}
+        of_k = "" if k is None else f" with k={k}"
+        return Problem("incomparable", f"no run of {test!r}{of_k} is stored of {file.machine.slug}")
     newest = max(fitting, key=lambda one: recorded(one.newest))
-    return _sufficient(newest.recent, metrics)
+    return choose(file, GateIdentity(test, file.machine, newest.work, tuple(metrics)), now)
 
 
 def missing(gate: GateIdentity, elsewhere: Sequence[str]) -> Problem:

@@ -30,9 +30,8 @@ _FALL = 0.4
 # The shipped prompts.
 _PROMPT_TOKENS = 1000
 _SIMULATED_START_S = 2.0
-_NO_RUNS = (
-    "depends on the spread of stored runs, of which none is known: record some, or name the machine by --key"
-)
+_BY_RUNS = "depends on the spread of stored runs"
+_NO_RUNS = "none is known: record some, or name the machine by --key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +45,17 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class CollectedGate:
-    """One gate of a suite; ``baselines`` by metric, where some are stored, and the slug of their machine."""
+    """One gate of a suite; ``baselines`` by metric, where some are stored, and the slug of their machine.
+
+    ``problem`` says why what is stored there is no baseline.
+    """
 
     test: str
     spec: GateSpec
     variants: Mapping[Arm, Variant]
     baselines: Mapping[str, Baseline] | None = None
     machine: str | None = None
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +209,7 @@ def _limits(
         if claim.kind == "baseline":
             baseline = (gate.baselines or {}).get(claim.metric)
             if baseline is None:
-                yield PlannedLimit(claim.gate, shown, _NO_RUNS)
+                yield PlannedLimit(claim.gate, shown, f"{_BY_RUNS}: {gate.problem or _NO_RUNS}")
                 continue
             terms = replace(terms, baseline=baseline)
         found = forecast(claim, terms)

@@ -72,6 +72,20 @@ def sending(lags_ms: Sequence[float], most_in_flight: int) -> str:
     )
 
 
+def held_back(held: int, sent: int, load: Load) -> str | None:
+    """Say that an open loop without a cap met one, this client's; None where it did not.
+
+    What waits in the client is in none of the server's times, so an overloaded server would look well.
+    """
+    if not held:
+        return None
+    return (
+        f"{held} of {sent} requests waited for one of the {load.concurrency} streams that one client holds: "
+        f"the server falls behind {load.request_rate:g} requests a second; lower request_rate, or make a cap "
+        f"part of the load (concurrency={load.concurrency})"
+    )
+
+
 def late(lags_ms: Sequence[float]) -> str | None:
     """Say that the client could not keep its schedule; None where it did."""
     median_ms = percentile(lags_ms, 50)

@@ -105,7 +105,7 @@ def _memory_notes(found: Sequence[MemInfo]) -> Iterator[str]:
     if not found:
         return
     peak = max(one.total - one.available for one in found)
-    yield f"memory in use while it was measured: {gib(peak)} of {gib(found[0].total)} at most"
+    yield f"memory in use on this machine while it was measured: {gib(peak)} of {gib(found[0].total)} at most"
     grown = found[-1].swap_used - found[0].swap_used
     if grown >= _SWAP_GROWTH:
         least = min(one.available for one in found)

@@ -26,6 +26,7 @@ from pytest_sparkperf.core.result import Outcome, RequestResult, Result, TpotRul
 from pytest_sparkperf.core.run_verdicts import (
     MOST_INVALID,
     coverage,
+    held_back,
     judge_run,
     late,
     queue_note,
@@ -49,7 +50,10 @@ _TICK_S = 0.001
 
 @dataclass(slots=True)
 class Shooter:
-    """Sends the requests of a run by the server's clock; ``lags_s`` is how late each was written."""
+    """Sends the requests of a run by the server's clock; ``lags_s`` is how late each was written.
+
+    ``held`` counts those that had to wait for a place although the load has no cap.
+    """
 
     side: Side
     load: Load
@@ -57,6 +61,7 @@ class Shooter:
     recordings: list[tuple[Prompt, Recording]] = field(default_factory=list)
     lags_s: list[float] = field(default_factory=list)
     most_in_flight: int = 0
+    held: int = 0
     _in_flight: int = 0
 
     async def send(self) -> None:
@@ -80,14 +85,15 @@ class Shooter:
         slots = asyncio.Semaphore(self.load.concurrency)
         begin_s = self.side.clock()
         async with asyncio.TaskGroup() as requests:
-            for number, after_s in enumerate(self._schedule()):
+            for number, after_s in enumerate(self.schedule()):
                 due_s = begin_s + after_s
                 await self._sleep_until(due_s - _AHEAD_S * self.side.server.time_scale)
                 if self.stop():
                     return
                 requests.create_task(self._when_free(number, due_s, slots))
 
-    def _schedule(self) -> tuple[float, ...]:
+    def schedule(self) -> tuple[float, ...]:
+        """Return when each request of an open loop is due, in seconds from the first."""
         load = self.load
         assert load.requests is not None
         assert load.request_rate is not None
@@ -106,9 +112,12 @@ class Shooter:
 
     async def _when_free(self, number: int, due_s: float, slots: asyncio.Semaphore) -> None:
         waits = slots.locked()
+        if waits and not self.load.capped:
+            self.held += 1
         async with slots:
-            # One that had to wait for another to end was due then: the cap is part of the load.
-            await self._one(number, self.side.clock() if waits else due_s)
+            # One that a cap held back was due when another ended, but never before its time.
+            capped = waits and self.load.capped
+            await self._one(number, max(due_s, self.side.clock()) if capped else due_s)
 
     async def _one(self, number: int, due_s: float) -> None:
         async def when() -> None:
@@ -194,7 +203,9 @@ class LongRun:
         fault = self._side.fault() or self._conditions.watch.fault() or await self._spoiled(answers)
         lags_ms = [1000 * lag_s / self._side.server.time_scale for lag_s in shooter.lags_s]
         # In a closed loop nothing is due at a time: a late request is one that the client took long to write.
-        fault = fault or (late(lags_ms) if lags_ms and self._load.request_rate is not None else None)
+        if lags_ms and self._load.request_rate is not None:
+            held = held_back(shooter.held, len(answers), self._load)
+            fault = fault or held or late(lags_ms)
         if fault is not None:
             raise MeasurementError(fault)
         return self._judged(index, [answer for _, answer in answers], self._notes(shooter, lags_ms), seconds)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from math import gcd
 from statistics import fmean
 
 from pytest_sparkperf.sim.engine import Engine, EngineRequest, EngineSettings
@@ -56,7 +57,15 @@ def rehearse(profile: Profile, shape: Shape, *, draws: int = 1) -> Figures:
 
 
 def offered_prompt(number: int, prompt_tokens: int, draw: int = 0) -> Sequence[int]:
-    """Return the token ids of request ``number`` of a load: nothing in common with its other requests."""
+    """Return the token ids of request ``number`` of a load; no two of them begin alike.
+
+    Raises ValueError for a load so large that they would.
+    """
+    different = _TOKEN_IDS // gcd(prompt_tokens, _TOKEN_IDS)
+    if number >= different:
+        raise ValueError(
+            f"there are {different} different prompts of {prompt_tokens} tokens, no {number + 1}."
+        )
     start = number * prompt_tokens + draw
     return [place % _TOKEN_IDS for place in range(start, start + prompt_tokens)]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sys
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -13,8 +15,10 @@ from suite_runner import WITHOUT_UNUSED
 
 from pytest_sparkperf.adapters.baseline_text import baseline_text
 from pytest_sparkperf.adapters.store import baseline_path
-from pytest_sparkperf.core.baseline import BaselineFile, append_record
-from pytest_sparkperf.core.hardware import SIMULATED_MACHINE, Machine
+from pytest_sparkperf.core.baseline import TIME_FORMAT, BaselineFile, append_record
+from pytest_sparkperf.core.gpu import GpuState
+from pytest_sparkperf.core.hardware import SIMULATED_MACHINE, Machine, declared_machine, seen_machine
+from pytest_sparkperf.core.targets import Hardware
 
 SUITE = """
 import pytest
@@ -85,16 +89,30 @@ def test_a_suite_that_cannot_be_collected_is_shown_as_pytest_shows_it(plan: pyte
 STORED_SUITE = """
 from pytest_sparkperf import sparkperf
 
-@sparkperf(k=3, max_slowdown=0.05)
+@sparkperf(target="spark", k=3, max_slowdown=0.05)
 def test_decode(): ...
 """
+SPARK_YAML = "version: 1\ntargets:\n  spark: {launch: vllm, model: some/model}\n"
+OTHERS = (
+    "  simulated: {launch: sim}\n"
+    "  declared: {launch: attach, url: 'http://10.0.0.9:8000', k: 3, "
+    "hardware: {gpu: NVIDIA H200, count: 1, memory_gib: 141}}\n"
+)
+OTHER_SPARK = seen_machine(
+    [GpuState("NVIDIA GB10", capability="12.1")] * 2,
+    cpu="Cortex-A725 + Cortex-X925",
+    cores=20,
+    architecture="aarch64",
+    memory_kib=127_600_000,
+)
 
 
-def store_runs(folder: Path, test: str, machine: Machine = SPARK) -> None:
-    """Store three runs of a test."""
-    file = BaselineFile(test, machine)
-    for day, value in enumerate((99.5, 100.0, 100.5), start=1):
-        file = append_record(file, BaselineFile(test, machine), WORK, record_at(day, value))
+def store_runs(folder: Path, test: str, machine: Machine = SPARK, count: int = 3) -> None:
+    """Store runs of a test, all of today: older ones are no baseline one day."""
+    file, now = BaselineFile(test, machine), datetime.now(UTC).strftime(TIME_FORMAT)
+    for day, value in enumerate((99.5, 100.0, 100.5)[:count], start=1):
+        record = replace(record_at(day, value), recorded_at=now)
+        file = append_record(file, BaselineFile(test, machine), WORK, record)
     path = folder / baseline_path(machine, test)
     path.parent.mkdir(parents=True)
     path.write_bytes(baseline_text(file))
@@ -105,6 +123,7 @@ def test_a_gate_by_baseline_is_planned_by_the_runs_of_its_machine(
     plan: pytest.Pytester, arguments: tuple[str, ...]
 ) -> None:
     plan.makepyfile(test_gates=STORED_SUITE)
+    plan.makefile(".yaml", sparkperf=SPARK_YAML)
     store_runs(plan.path / ".sparkperf" / "baselines", "test_gates.py::test_decode")
 
     result = run(plan, *arguments)
@@ -116,17 +135,83 @@ def test_a_gate_by_baseline_is_planned_by_the_runs_of_its_machine(
     )
 
 
-def test_no_machine_is_guessed_where_two_have_runs(plan: pytest.Pytester) -> None:
-    plan.makepyfile(test_gates=STORED_SUITE)
-    for machine in (SPARK, SIMULATED_MACHINE):
+def test_the_runs_of_a_test_with_a_name_are_found_by_it(plan: pytest.Pytester) -> None:
+    plan.makepyfile(test_gates=STORED_SUITE.replace("k=3", "k=3, name='single stream'"))
+    plan.makefile(".yaml", sparkperf=SPARK_YAML)
+    store_runs(plan.path / "runs", "single stream")
+
+    result = run(plan, "--sparkperf-baseline-dir", "runs")
+
+    assert result.outlines[0] == "test_gates.py::test_decode"
+    assert result.outlines[2].endswith(f", by the runs stored of {SLUG}")
+
+
+@pytest.mark.parametrize(
+    ("stored", "target"),
+    [
+        ([SPARK, OTHER_SPARK], "spark"),
+        # What a simulator shows says nothing about a real server, nor the other way round.
+        ([SIMULATED_MACHINE], "spark"),
+        ([SPARK], "simulated"),
+        ([SPARK], "declared"),
+    ],
+)
+def test_no_machine_is_guessed_and_none_taken_that_the_server_is_not_on(
+    plan: pytest.Pytester, stored: list[Machine], target: str
+) -> None:
+    plan.makepyfile(test_gates=STORED_SUITE.replace('spark"', f'{target}"'))
+    plan.makefile(".yaml", sparkperf=SPARK_YAML + OTHERS)
+    for machine in stored:
         store_runs(plan.path / "runs", "test_gates.py::test_decode", machine)
 
     result = run(plan, "--sparkperf-baseline-dir", "runs")
 
     assert result.ret == 0, result.errlines
     assert result.outlines[2] == (
-        "  max_slowdown=0.05: depends on the spread of stored runs, of which none is known: record some, or "
-        "name the machine by --key"
+        "  max_slowdown=0.05: depends on the spread of stored runs: none is known: record some, or name the "
+        "machine by --key"
+    )
+
+
+def test_a_declared_machine_is_the_one_whose_runs_count(plan: pytest.Pytester) -> None:
+    declared = declared_machine(Hardware("NVIDIA H200", 1, 141))
+    plan.makepyfile(test_gates=STORED_SUITE.replace('spark"', 'declared"'))
+    plan.makefile(".yaml", sparkperf=SPARK_YAML + OTHERS)
+    for machine in (declared, SPARK):
+        store_runs(plan.path / "runs", "test_gates.py::test_decode", machine)
+
+    result = run(plan, "--sparkperf-baseline-dir", "runs")
+
+    assert result.outlines[2].endswith(f", by the runs stored of {declared.slug}")
+
+
+@pytest.mark.parametrize("arguments", [(), ("--key", SLUG)])
+def test_too_few_runs_are_counted(plan: pytest.Pytester, arguments: tuple[str, ...]) -> None:
+    plan.makepyfile(test_gates=STORED_SUITE)
+    plan.makefile(".yaml", sparkperf=SPARK_YAML)
+    store_runs(plan.path / ".sparkperf" / "baselines", "test_gates.py::test_decode", count=2)
+
+    result = run(plan, *arguments)
+
+    assert result.ret == 0, result.errlines
+    assert result.outlines[2] == (
+        "  max_slowdown=0.05: depends on the spread of stored runs: 2 of 3 records of decode_tok_s for "
+        f"'test_gates.py::test_decode' on {SLUG}: fewer say nothing about how much runs differ by "
+        "themselves; record 1 more with pytest --sparkperf --sparkperf-record"
+    )
+
+
+def test_a_gate_without_runs_on_the_named_machine_says_so(plan: pytest.Pytester) -> None:
+    other = STORED_SUITE + '@sparkperf(target="spark", k=3, max_slowdown=0.05)\ndef test_new(): ...\n'
+    plan.makepyfile(test_gates=other)
+    plan.makefile(".yaml", sparkperf=SPARK_YAML)
+    store_runs(plan.path / "runs", "test_gates.py::test_decode")
+
+    result = run(plan, "--sparkperf-baseline-dir", "runs", "--key", SLUG)
+
+    assert result.ret == 0, result.errlines
+    assert result.outlines[5] == (
+        f"  max_slowdown=0.05: depends on the spread of stored runs: {SLUG} has none; record some there"
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from pytest_sparkperf.adapters.http import open_async_client
 from pytest_sparkperf.adapters.server import attach_server
 from pytest_sparkperf.core.errors import MeasurementError
 from pytest_sparkperf.core.gate import GateSpec, parse_mark
+from pytest_sparkperf.core.load import Load
 from pytest_sparkperf.core.result import Result
 from pytest_sparkperf.core.targets import Target
 from pytest_sparkperf.core.variant import make_variant
@@ -82,28 +85,57 @@ def test_an_open_loop_keeps_its_schedule_and_counts_goodput(simulator: StartSimu
     assert result.notes[-1].startswith("sent within ")
 
 
-def test_a_cap_holds_in_an_open_loop(simulator: StartSimulator) -> None:
-    async def run() -> Shooter:
-        load = parse_mark(
-            {
-                "output_tokens": 8,
-                "prompt_tokens": 40,
-                "request_rate": 1000,
-                "requests": 30,
-                "concurrency": 3,
-            }
-        ).load
-        url = simulator(*FLAGS).url
+def shoot(url: str, load: Load) -> tuple[Shooter, float]:
+    """Send a load; return its shooter, and a moment (s) before its schedule began."""
+
+    async def run() -> tuple[Shooter, float]:
         variant = make_variant(Target("rented", "attach", urls=((None, url),)))
         server = attach_server(variant)
         async with open_async_client(url) as client:
             shooter = Shooter(Side(variant, server, client, load, prompts_for(server, load)), load)
+            before_s = shooter.side.clock()
             await shooter.send()
-        return shooter
+        return shooter, before_s
 
-    shooter = asyncio.run(run())
+    return asyncio.run(run())
 
-    assert (len(shooter.recordings), shooter.most_in_flight) == (30, 3)
+
+def open_load(**keywords: object) -> Load:
+    return parse_mark({"output_tokens": 8, "prompt_tokens": 40, **keywords}).load
+
+
+def test_a_cap_holds_in_an_open_loop(simulator: StartSimulator) -> None:
+    load = open_load(request_rate=1000, requests=30, concurrency=3)
+
+    shooter, _ = shoot(simulator(*FLAGS).url, load)
+
+    assert (len(shooter.recordings), shooter.most_in_flight, shooter.held) == (30, 3, 0)
+
+
+def test_no_request_is_sent_before_it_is_due_also_where_a_cap_holds_it_back(
+    simulator: StartSimulator,
+) -> None:
+    load = open_load(request_rate=60, requests=30, burstiness=1000.0, concurrency=1)
+
+    shooter, before_s = shoot(simulator(*FLAGS).url, load)
+
+    written_s = sorted(recording.written_s for _, recording in shooter.recordings)
+    due_s = [before_s + after_s for after_s in shooter.schedule()]
+    assert all(written >= due for written, due in zip(written_s, due_s, strict=True))
+
+
+def test_an_open_loop_that_meets_the_clients_own_cap_is_an_error(simulator: StartSimulator) -> None:
+    load = replace(open_load(request_rate=1000, requests=30), concurrency=3)
+    spec = replace(parse_mark({"min_request_throughput": 1}), load=load)
+
+    with pytest.raises(MeasurementError) as caught:
+        asyncio.run(on_side(simulator(*FLAGS).url, spec))
+
+    assert re.fullmatch(
+        r"\d+ of 30 requests waited for one of the 3 streams that one client holds: the server falls behind "
+        r"1000 requests a second; lower request_rate, or make a cap part of the load \(concurrency=3\)",
+        str(caught.value),
+    )
 
 
 @pytest.mark.slow

@@ -167,6 +167,22 @@ def test_a_transport_that_does_not_tell_when_it_wrote_has_the_start_taken() -> N
     assert send(MemoryTransport(SOUND)).ttft_ms == 500.0
 
 
+def test_a_request_that_waits_until_it_is_due_is_timed_from_then() -> None:
+    transport = MemoryTransport((100.0 + at_s, data) for at_s, data in SOUND)
+
+    async def due() -> None:
+        assert transport.seen is None
+        transport.clock.now_s = 100.0
+
+    async def run() -> RequestResult:
+        async with open_async_client("http://server", transport=transport) as client:
+            recording = await record_request(client, REQUEST, clock=transport.clock, when=due)
+        return recording.result()
+
+    answer = asyncio.run(run())
+    assert (answer.valid, answer.written_s, answer.ttft_ms) == (True, 100.0, 500.0)
+
+
 def test_a_transport_that_stamps_arrivals_is_believed() -> None:
     transport = MemoryTransport(SOUND)
     stamps = iter((0.1, 0.2, 0.3))

@@ -3,11 +3,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
-from baseline_samples import EMPTY_FILE, SPARK, TEST, WORK, file_with, record_at
+from baseline_samples import EMPTY_FILE, SLUG, SPARK, TEST, WORK, file_with, record_at
 
-from pytest_sparkperf.core.baseline import append_record
+from pytest_sparkperf.core.baseline import BaselineFile, append_record
 from pytest_sparkperf.core.hardware import SIMULATED_MACHINE
 from pytest_sparkperf.core.lookup import (
     Action,
@@ -18,13 +19,13 @@ from pytest_sparkperf.core.lookup import (
     ProblemKind,
     action,
     choose,
+    choose_by_k,
     corrupt,
     faster_note,
     margin_note,
     missing,
     newer,
     recorded_lines,
-    spreads,
     unidentified,
 )
 
@@ -69,14 +70,37 @@ def test_a_forecast_takes_the_runs_of_its_k_that_were_recorded_last() -> None:
     for record in (record_at(4, 90.0), record_at(5, 91.0), record_at(6, 92.0)):
         file = append_record(file, EMPTY_FILE, newer, replace(record, run=f"{record.run} of another load"))
 
-    found = spreads(file, 3, ["decode_tok_s", "ttft_ms"])
+    chosen = choose_by_k(file, TEST, 3, ["decode_tok_s"], NOW)
 
-    assert set(found) == {"decode_tok_s"}
-    assert found["decode_tok_s"].mean == pytest.approx(sum(map(math.log, (90.0, 91.0, 92.0))) / 3)
-    assert spreads(file, None, ["decode_tok_s"]) == found
-    assert spreads(file, 0, ["decode_tok_s"]) == {}
-    assert spreads(file_with(*THREE[:2]), 3, ["decode_tok_s"]) == {}, "two runs have no spread"
-    assert spreads(file_with(*THREE, work=replace(WORK, source="llama-benchy")), 3, ["decode_tok_s"]) == {}
+    assert isinstance(chosen, Found)
+    assert chosen.baselines["decode_tok_s"].mean == pytest.approx(sum(map(math.log, (90.0, 91.0, 92.0))) / 3)
+    assert choose_by_k(file, TEST, None, ["decode_tok_s"], NOW) == chosen
+
+
+@pytest.mark.parametrize(
+    ("file", "asked", "kind"),
+    [
+        (file_with(*THREE), {"k": 0}, "incomparable"),
+        (file_with(*THREE, work=replace(WORK, source="llama-benchy")), {}, "incomparable"),
+        (file_with(*THREE[:2]), {}, "too_few"),
+        (file_with(*THREE), {"metrics": ["ttft_ms"]}, "too_few"),
+        (file_with(*THREE), {"test": "test_other.py::test_it"}, "mismatch"),
+        (file_with(*THREE), {"now": datetime(2027, 12, 1, tzinfo=UTC)}, "stale"),
+    ],
+)
+def test_a_forecast_rests_on_nothing_that_a_gate_would_refuse(
+    file: BaselineFile, asked: dict[str, Any], kind: str
+) -> None:
+    chosen = choose_by_k(file, **{"test": TEST, "k": 3, "metrics": ["decode_tok_s"], "now": NOW, **asked})
+
+    assert isinstance(chosen, Problem)
+    assert chosen.kind == kind
+
+
+def test_a_forecast_without_a_run_of_that_k_says_so() -> None:
+    assert choose_by_k(file_with(*THREE), TEST, 0, ["decode_tok_s"], NOW) == Problem(
+        "incomparable", f"no run of {TEST!r} with k=0 is stored of {SLUG}"
+    )
 
 
 def test_records_of_one_day_say_so() -> None:

@@ -11,6 +11,7 @@ from pytest_sparkperf.core.heat import NO_ALLOWANCE
 from pytest_sparkperf.core.load import Load
 from pytest_sparkperf.core.run_verdicts import (
     coverage,
+    held_back,
     judge_run,
     late,
     percentile,
@@ -91,6 +92,16 @@ def test_sending_is_said_and_a_saturated_client_is_found() -> None:
     assert late([25.0] * 3) == (
         "requests were sent 25 ms after they were due (p50), so the load was not what was asked for: this "
         "client is saturated; lower request_rate, or keep other load off its machine"
+    )
+
+
+def test_what_waited_in_the_client_is_said() -> None:
+    load = Load(requests=1000, request_rate=50.0, concurrency=256, capped=False)
+
+    assert held_back(0, 1000, load) is None
+    assert held_back(17, 1000, load) == (
+        "17 of 1000 requests waited for one of the 256 streams that one client holds: the server falls "
+        "behind 50 requests a second; lower request_rate, or make a cap part of the load (concurrency=256)"
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from pytest_sparkperf.sim.profile import conditional
 from pytest_sparkperf.sim.profiles import PROFILES
 from pytest_sparkperf.sim.published import POINTS, Point, simulated
-from pytest_sparkperf.sim.rehearsal import Figures, Shape
+from pytest_sparkperf.sim.rehearsal import Figures, Shape, offered_prompt
 
 rehearsed = lru_cache(maxsize=None)(lambda profile, shape: simulated(PROFILES[profile], shape))
 
@@ -51,6 +51,15 @@ def test_a_cold_start_compiles() -> None:
     warm, cold = (rehearsed("gb10-report", Shape(100, 16, k=3, cold=cold)) for cold in (False, True))
 
     assert cold.duration_s - warm.duration_s == pytest.approx(3 * PROFILES["gb10-report"].jit_s, rel=0.01)
+
+
+def test_no_two_prompts_of_a_load_begin_alike() -> None:
+    starts = [offered_prompt(number, 8000)[0] for number in range(16)]
+
+    assert len(set(starts)) == 16
+    assert max(offered_prompt(15, 8000, draw=2)) < 128_000
+    with pytest.raises(ValueError, match=r"there are 16 different prompts of 8000 tokens, no 17\."):
+        offered_prompt(16, 8000)
 
 
 def test_shares_by_position_become_conditional_ones() -> None:

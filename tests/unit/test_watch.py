@@ -71,7 +71,7 @@ def test_processes_of_others_on_the_gpu_are_named() -> None:
     assert fault(samples, None) is None, "ours cannot be told from others"
 
 
-USED = "memory in use while it was measured: 98.0 GiB of 128.0 GiB at most"
+USED = "memory in use on this machine while it was measured: 98.0 GiB of 128.0 GiB at most"
 
 
 def test_clocks_power_heat_and_memory_are_told() -> None:
@@ -91,7 +91,7 @@ def test_growing_swap_is_told_with_the_least_memory() -> None:
     assert watch_notes(
         [Sample(memory=MEMORY), Sample(memory=later), Sample(memory=replace(later, available=5 * GIB))]
     ) == (
-        "memory in use while it was measured: 125.0 GiB of 128.0 GiB at most",
+        "memory in use on this machine while it was measured: 125.0 GiB of 128.0 GiB at most",
         (
             "swap in use grew by 1.0 GiB while it was measured, with 3.0 GiB of memory available at the "
             "least: parts of the server may have been read from disk"
