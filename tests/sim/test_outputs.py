@@ -17,7 +17,9 @@ from pytest_sparkperf.core.variant import Variant, make_variant
 from pytest_sparkperf.experiment.bench import Bench
 from pytest_sparkperf.experiment.starter import Starter
 
-FAST = {"jit-s": 0, "slowdown": 0.06, "max-model-len": 16384, "enable-auto-tool-choice": True}
+# So fast that a speed may never be steady beside other load, which is not what these tests are about.
+FAST = {"jit-s": 0, "slowdown": 0.01, "max-model-len": 16384, "enable-auto-tool-choice": True}
+MEASURED = ("PASS", "INCONCLUSIVE")
 SPEC = parse_mark(
     {"against": {"k": 0}, "same_output": True, "min_decode": 1, "output_tokens": 48, "max_rounds": 3}
 )
@@ -62,7 +64,7 @@ def test_the_second_start_finds_no_other_server_up_and_none_is_left(tmp_path: Pa
 
     assert starter.starts == [(3, 0), (0, 1), (0, 0)]
     assert not any(server.alive() for server in starter.servers)
-    assert outcomes(result)["min_decode"] == "PASS"
+    assert outcomes(result)["min_decode"] in MEASURED
     assert outcomes(result)["same_output"] != "ERROR"
 
 
@@ -72,7 +74,8 @@ def test_a_second_start_that_fails_is_an_error_beside_the_speed(tmp_path: Path) 
 
     result = measured(starter, tmp_path, "launch_after=9")
 
-    assert outcomes(result) == {"min_decode": "PASS", "same_output": "ERROR"}
+    assert outcomes(result)["min_decode"] in MEASURED
+    assert outcomes(result)["same_output"] == "ERROR"
     assert result.verdicts[-1].reason == "the server did not start"
     assert not any(server.alive() for server in starter.servers)
 
