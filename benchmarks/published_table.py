@@ -1,8 +1,8 @@
 """Measures the published figures back from the simulated machines and writes docs/published.md.
 
-Run ``python benchmarks/published_table.py docs/published.md``; it takes about 20 minutes. What one stream or
+Run ``python benchmarks/published_table.py docs/published.md``; it takes about 80 minutes. What one stream or
 one burst shows is measured by gates of the plugin; the report's queues and the long ShareGPT runs are sent
-once to a fresh server, as they were published. ``WORK`` (an option) is a folder to go on from.
+to a fresh server each, as they were published. ``WORK`` (an option) is a folder to go on from.
 """
 
 from __future__ import annotations
@@ -90,15 +90,15 @@ looked up: each follows from the engine loop, where a step costs what it reads a
 
 Single streams and bursts are measured by gates, on random prompts of the published length. The report's
 queues (16 requests offered to 4 places) and the ShareGPT runs at concurrency 32 (the first {sharegpt} of
-1,000 requests) are sent once to a fresh server, as they were published; a prompt-heavy run was the first on
+1,000 requests) are sent to a fresh server, as they were published; a prompt-heavy run was the first on
 its machine, so it compiles as it goes, as does the cold start. Of the prompts above 100,000 tokens four are
 sent, one after the other. One publication is measured at real speed.
 
-How many drafts a text lets pass is drawn once for each, so a load of few texts has luck: the rates of 16
-scatter by 2 % between sets of prompts. What is simulated is therefore a mean over sets of 128 texts in all.
+How many drafts are accepted is drawn for each text, so a load of few texts has luck: the rates of 16 scatter
+by 2 % between sets of prompts. What is simulated is therefore a mean over sets of 128 texts in all.
 What is measured is one over 12 texts for a single stream, 96 for a burst, and 16 to 128 for the report's
 queues (as many sets as run in two minutes); deep prompts, bursts at real speed and what has no drafts are
-measured once.
+measured once. The measured figures here were taken on two cores.
 
 ```shell
 python benchmarks/published_table.py docs/published.md
