@@ -65,7 +65,7 @@ def fit(start: Profile, free: Sequence[str], points: Sequence[Point]) -> tuple[P
         # Squared once more: of two ways to miss, the one whose worst point misses less is the better.
         return [math.copysign(share * share, share) for share in shares]
 
-    most = [0.999 / at if at and name in _SHARES else 20.0 for name, at in zip(free, values, strict=True)]
+    most = [0.999 / value if name in _SHARES else 20.0 for name, value in zip(free, values, strict=True)]
     bounds = ([0.0] * len(free), most)
     found = least_squares(residuals, [1.0] * len(free), bounds=bounds, diff_step=0.02, max_nfev=25)
     profile = scaled(found.x)

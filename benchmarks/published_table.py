@@ -39,7 +39,7 @@ _LARGEST_SCALE, _SINGLE_SCALE, _LONG_SCALE = 20.0, 4.0, 5.0
 _LONG, _LONG_REQUESTS = 100_000, 4
 # One of them at real speed.
 _REAL_SPEED = "gb10-recipe"
-# Runs that are sent once; of the 1,000 requests of a ShareGPT run the first so many.
+# Runs that no gate measures: each is sent to a fresh server. Of a ShareGPT run's 1,000 requests so many.
 _SENT_ONCE = ("gb10-report", "thor-report", "rtx-pro-6000-report", "gb10-fp8", "gb10-marlin")
 _SHAREGPT_REQUESTS = 512
 _OFFERED = 16  # the report's requests, all at once

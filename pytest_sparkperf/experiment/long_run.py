@@ -52,7 +52,7 @@ _TICK_S = 0.001
 class Shooter:
     """Sends the requests of a run by the server's clock; ``lags_s`` is how late each was written.
 
-    ``held`` counts those that had to wait for a place although the load has no cap.
+    ``held`` counts those that waited for a place beyond their time although the load has no cap.
     """
 
     side: Side
@@ -112,12 +112,12 @@ class Shooter:
 
     async def _when_free(self, number: int, due_s: float, slots: asyncio.Semaphore) -> None:
         waits = slots.locked()
-        if waits and not self.load.capped:
-            self.held += 1
         async with slots:
-            # One that a cap held back was due when another ended, but never before its time.
-            capped = waits and self.load.capped
-            await self._one(number, max(due_s, self.side.clock()) if capped else due_s)
+            held = waits and self.side.clock() > due_s
+            if held and not self.load.capped:
+                self.held += 1
+            # One that a cap held back was due when another ended: the cap is part of the load.
+            await self._one(number, self.side.clock() if held and self.load.capped else due_s)
 
     async def _one(self, number: int, due_s: float) -> None:
         async def when() -> None:

@@ -136,6 +136,18 @@ def test_server_info_tells_the_model_and_the_machine_that_a_server_runs_on() -> 
     }
 
 
+def test_a_server_on_a_cpu_has_no_gpu_driver() -> None:
+    told = {
+        "vllm_config": {"device_config": {"device": "cpu"}},
+        "system_env": {"nvidia_driver_version": "580.159.04", "torch_version": "2.11.0+cpu"},
+    }
+    with serving({"/v1/models": MODELS, CHAT: TOKEN, INFO: (200, told)}) as url:
+        facts = attach(variant(url)).facts
+
+    assert (facts["device"], facts["torch"]) == ("cpu", "2.11.0+cpu")
+    assert "driver" not in facts
+
+
 def test_an_attached_server_says_what_it_is_and_what_it_does_not_say_is_absent() -> None:
     pages = {
         "/v1/models": MODELS,

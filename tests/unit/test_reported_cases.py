@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from pytest_sparkperf.adapters import launch
 from pytest_sparkperf.adapters.command import Answer
 from pytest_sparkperf.adapters.nvidia_smi import NvidiaSmi
 from pytest_sparkperf.adapters.proctable import ProcessEntry, descendants
 from pytest_sparkperf.adapters.recipe_file import read_recipe
-from pytest_sparkperf.core.errors import ConfigError
+from pytest_sparkperf.adapters.server import Server
+from pytest_sparkperf.core.errors import ConfigError, ServerError
 from pytest_sparkperf.core.gpu import GpuState, parse_banner, parse_query, stuck_clock_mhz, version_key
 from pytest_sparkperf.core.hardware import seen_machine
 from pytest_sparkperf.core.memory import GIB, MemorySample, is_returned
@@ -28,6 +30,9 @@ from pytest_sparkperf.core.serverlog import (
     spec_decoding_intervals,
     stats_lines,
 )
+from pytest_sparkperf.core.targets import Target
+from pytest_sparkperf.core.variant import Variant, make_variant
+from pytest_sparkperf.experiment.pool import ServerPool
 
 TESTS = Path(__file__).parents[1]
 CASES = [json.loads(line) for line in (TESTS / "data/cases/servers.jsonl").read_text().splitlines()]
@@ -282,6 +287,21 @@ def assignments(_: str) -> Mapping[str, Any]:
     return {"env": dict(recipe("F15_env_prefix_in_command.yaml").env)}
 
 
+def retried(text: str) -> Mapping[str, Any]:
+    """Ask twice for a server whose start ends with this log."""
+    starts = []
+
+    def start(variant: Variant) -> Server:
+        starts.append(variant)
+        raise ServerError(str(find_fatal(text)))
+
+    pool = ServerPool(start)
+    for _ in range(2):
+        with pytest.raises(ServerError, match="is less than desired GPU memory utilization"):
+            pool.get(make_variant(Target("real", "vllm", model="m")))
+    return {"retry": len(starts) > 1}
+
+
 READINGS: Mapping[str, Reading] = MappingProxyType(
     {
         "C02": kv_cache,
@@ -307,6 +327,7 @@ READINGS: Mapping[str, Reading] = MappingProxyType(
         "D02": engine_name,
         "D04": lambda text: {"pids": [app.pid for app in parse_compute_apps(text)]},
         "D07": memory_return,
+        "D08": retried,
         "D19": free_and_wanted,
         "E02": gb10,
         "E04": orin,
@@ -334,13 +355,10 @@ SHOWN_BY: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "sim/test_docker.py::test_two_containers_have_a_name_and_a_nonce_each",
             "sim/test_docker.py::test_a_container_that_docker_cannot_start_is_told_at_once",
         ),
-        "D08": (
-            "unit/test_logfault.py::test_the_line_that_names_the_cause_is_found",
-            "sim/test_pool.py::test_a_start_that_failed_is_told_again_and_not_tried_again",
-        ),
         "D10": (
             "unit/test_logfault.py::test_the_line_that_names_the_cause_is_found",
             "unit/test_launch.py::test_a_long_wait_is_passed_on_to_the_engine",
+            "unit/test_reported_cases.py::test_a_start_as_long_as_the_reported_one_is_waited_for",
         ),
         "D11": (
             "sim/test_side_checks.py::test_a_server_that_falls_silent_fails_the_gate_whatever_its_health",
@@ -374,6 +392,16 @@ def test_a_reported_case_is_read_right(case: Mapping[str, Any]) -> None:
         return
     with (TESTS / "data" / case["input"]).open(encoding="utf-8", newline="") as file:
         assert READINGS[case["id"]](file.read()) == case["expected"]
+
+
+def test_a_start_as_long_as_the_reported_one_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VLLM_ENGINE_READY_TIMEOUT_S", raising=False)
+    [elapsed_s] = [case["expected"]["elapsed_s"] for case in CASES if case["id"] == "D10"]
+    cold = make_variant(Target("real", "vllm", model="m"))
+
+    assert elapsed_s == 599
+    assert cold.ready_timeout_s > elapsed_s
+    assert int(launch.environment(cold)["VLLM_ENGINE_READY_TIMEOUT_S"]) > elapsed_s
 
 
 def test_no_case_is_left_out_or_kept_beyond_its_time() -> None:

@@ -121,6 +121,19 @@ def test_a_watch_judges_what_came_since_the_pass_began() -> None:
     assert watch.notes() == ("NVIDIA GB10 while it was measured: 2405 MHz, 92 W, 71 C at most", USED)
 
 
+def test_what_was_used_before_the_first_pass_is_not_told() -> None:
+    memory = iter((replace(MEMORY, available=GIB), MEMORY, MEMORY))
+    watch = MachineWatch(gpus=lambda: (), apps=lambda: (), memory=lambda: next(memory), own=lambda: None)
+
+    watch.look()
+    watch.begin()
+    watch.look()
+    watch.begin()
+    watch.look()
+
+    assert watch.notes() == (USED,)
+
+
 @pytest.mark.timeout(30)
 def test_a_watch_looks_by_itself_and_ends() -> None:
     seen = 0
