@@ -167,7 +167,8 @@ def _accepted(profile: str, k: int) -> tuple[float, ...]:
 
 def by_gates(shapes: Sequence[tuple[str, Shape]], folder: Path) -> list[_Found]:
     """Measure loads by gates of the plugin, in a suite that is resumed where it was broken off."""
-    cases, targets = [], {}
+    cases: list[dict[str, Any]] = []
+    targets: dict[str, Any] = {}
     for number, (profile, shape) in enumerate(shapes):
         args = {"profile": profile, "time-scale": time_scale(profile, shape), "max-num-seqs": shape.streams}
         if shape.accepted:
